@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
+	"github.com/mcastlab/mcastlab/orchestrator/lockstep"
 )
 
 // engines returns every engine that labs can be under.
@@ -69,6 +70,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c), Programs: c.Bool("allow-programs"),
+		Runners: orchestrator.Runners{Lockstep: lockstep.Run, Dilated: orchestrator.RunDilated, Programs: orchestrator.PrepareJob},
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)

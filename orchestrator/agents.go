@@ -25,22 +25,22 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// client is the connection to a node's agent.
-type client struct {
-	name string
+// Agent is the connection to a node's agent.
+type Agent struct {
+	Name string
 	conn *grpc.ClientConn
 	nodeapi.NodeClient
 }
 
-// messageMax bounds one message in either direction.
-const messageMax = 16 << 20
+// MessageMax bounds one message in either direction.
+const MessageMax = 16 << 20
 
 // connect reaches the agents of all nodes, which must be there.
 func (d *Deployed) connect(ctx context.Context) error {
 	if d.spread != nil {
 		return d.open()
 	}
-	if err := d.each(func(i int) error { return d.listens(ctx, i) }); err != nil {
+	if err := d.Each(func(i int) error { return d.listens(ctx, i) }); err != nil {
 		return err
 	}
 	return d.open()
@@ -51,14 +51,14 @@ func (d *Deployed) open() error {
 	if err := d.openPlane(); err != nil {
 		return err
 	}
-	return d.each(func(i int) (err error) {
-		d.nodes[i], err = d.dialNode(i)
+	return d.Each(func(i int) (err error) {
+		d.Nodes[i], err = d.dialNode(i)
 		return err
 	})
 }
 
 func (d *Deployed) agentSocket(node string) string {
-	return filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
+	return filepath.Join(d.Store.nodePath(node), nodeapi.AgentSocket)
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
@@ -66,20 +66,20 @@ func (d *Deployed) agentSocket(node string) string {
 const callWait = time.Minute
 
 // dial prepares the connection to an agent. Each call ends within wait.
-func dial(name, socket string, wait time.Duration) (*client, error) {
+func dial(name, socket string, wait time.Duration) (*Agent, error) {
 	return dialAt(name, "unix:"+socket, wait)
 }
 
 // dialAt is dial for a target of gRPC's.
-func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*client, error) {
+func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*Agent, error) {
 	// The socket's folder is what protects it: only root and the node's user get in. On the way to other machines it is TLS.
 	conn, err := grpc.NewClient(target, append(append(more, nodeapi.Plain()...),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
-		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)
+		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MessageMax), grpc.MaxCallSendMsgSize(MessageMax)))...)
 	if err != nil {
 		return nil, fmt.Errorf("reach node %s: %w", name, err)
 	}
-	return &client{name, conn, nodeapi.NewNodeClient(conn)}, nil
+	return &Agent{name, conn, nodeapi.NewNodeClient(conn)}, nil
 }
 
 // within ends calls that take longer than wait: a node that is stopped, or hangs, would be
@@ -128,13 +128,13 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 	if err != nil {
 		return err
 	}
-	return d.each(func(i int) error {
+	return d.Each(func(i int) error {
 		if !nodes[i] {
 			return nil
 		}
-		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: lab, Rate: d.rateAt(c.name, r), Epoch: epoch}); err != nil {
-			return fmt.Errorf("configure node %s: %w", c.name, err)
+		c := d.Nodes[i]
+		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.Name, Lab: lab, Rate: d.rateAt(c.Name, r), Epoch: epoch}); err != nil {
+			return fmt.Errorf("configure node %s: %w", c.Name, err)
 		}
 		return nil
 	})
@@ -145,11 +145,11 @@ func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 	if look, states, err := d.lookAtRun(ctx); look != nil || err != nil {
 		return states, err
 	}
-	all := make([]counters.Node, len(d.nodes))
-	err := d.each(func(i int) error {
-		r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{})
+	all := make([]counters.Node, len(d.Nodes))
+	err := d.Each(func(i int) error {
+		r, err := d.Nodes[i].Inspect(ctx, &nodeapi.InspectRequest{})
 		if err != nil {
-			return fmt.Errorf("inspect node %s: %w", d.nodes[i].name, err)
+			return fmt.Errorf("inspect node %s: %w", d.Nodes[i].Name, err)
 		}
 		all[i], err = r.Decode()
 		return err
@@ -162,10 +162,10 @@ func (d *Deployed) Look(ctx context.Context) []counters.Node {
 	if look, states, err := d.lookAtRun(ctx); look != nil && err == nil {
 		return states
 	}
-	all := make([]counters.Node, len(d.nodes))
-	_ = d.each(func(i int) error { // a node that fails is marked in the result
-		all[i] = counters.Node{Node: d.nodes[i].name, Kind: "gone"}
-		if r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{}); err == nil {
+	all := make([]counters.Node, len(d.Nodes))
+	_ = d.Each(func(i int) error { // a node that fails is marked in the result
+		all[i] = counters.Node{Node: d.Nodes[i].Name, Kind: "gone"}
+		if r, err := d.Nodes[i].Inspect(ctx, &nodeapi.InspectRequest{}); err == nil {
 			if s, err := r.Decode(); err == nil {
 				all[i] = s
 			}
@@ -180,15 +180,15 @@ func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 	if _, ok := d.Graph.Find(node); !ok && !slices.Contains(d.Lab.Replicas(), node) {
 		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
 	}
-	return d.o.Engine.Logs(ctx, d.Lab.Name, node)
+	return d.Options.Engine.Logs(ctx, d.Lab.Name, node)
 }
 
 // saveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
 // gets no file.
 func (d *Deployed) saveLogs(ctx context.Context, folder *runner.Folder) error {
-	return d.each(func(i int) error {
+	return d.Each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
-		log, err := d.o.Engine.Logs(ctx, d.Lab.Name, name)
+		log, err := d.Options.Engine.Logs(ctx, d.Lab.Name, name)
 		if err != nil || len(log) == 0 {
 			return err
 		}
@@ -204,3 +204,6 @@ func lastLine(log []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
 	return string(lines[len(lines)-1])
 }
+
+// RestoreWait is how long nodes may take to go back to their configurations.
+const RestoreWait = 10 * time.Second

@@ -60,7 +60,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 
 // openTap opens the socket of a capture on this machine.
 func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -187,13 +187,13 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 		if run, end := d.activeRun(); run != nil {
 			return errors.Join(d.captureRun(ctx, run, e, w, count), end())
 		}
-		states, err = d.nodes[e.Node].Inspect(ctx, nil)
-		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > closeWait {
+		states, err = d.Nodes[e.Node].Inspect(ctx, nil)
+		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > RestoreWait {
 			break // else a run is about to begin, or has ended a moment ago
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("inspect node %s: %w", d.nodes[e.Node].name, err)
+		return fmt.Errorf("inspect node %s: %w", d.Nodes[e.Node].Name, err)
 	}
 	s, err := states.Decode()
 	if err != nil {

@@ -31,21 +31,21 @@ import (
 // command gives up.
 const controllerWait = 60 * time.Second
 
-// controlPlane is a lab's control plane as the command line reaches it; without controllers it is nil,
+// ControlPlane is a lab's control plane as the command line reaches it; without controllers it is nil,
 // and the lab's state is kept in its folder alone.
-type controlPlane struct {
+type ControlPlane struct {
 	*controllers.Client
 	lab   string
-	nodes []*client // as nodes that have faults
+	nodes []*Agent // as nodes that have faults
 }
 
 // openPlane prepares the connections to the lab's controllers, which may be gone.
 func (d *Deployed) openPlane() error {
 	names := d.Lab.Replicas()
-	if len(names) == 0 || d.plane != nil {
+	if len(names) == 0 || d.Plane != nil {
 		return nil
 	}
-	p := &controlPlane{lab: d.Lab.Name}
+	p := &ControlPlane{lab: d.Lab.Name}
 	var all []controllers.Replica
 	dial := nodeapi.Plain()
 	for _, n := range names {
@@ -59,17 +59,17 @@ func (d *Deployed) openPlane() error {
 		if err != nil {
 			return fmt.Errorf("reach controller %s: %w", n, err)
 		}
-		p.nodes = append(p.nodes, &client{n, conn, nodeapi.NewNodeClient(conn)})
+		p.nodes = append(p.nodes, &Agent{n, conn, nodeapi.NewNodeClient(conn)})
 	}
 	var err error
 	if p.Client, err = controllers.New(all, controllerWait, dial...); err != nil {
 		return err
 	}
-	d.plane = p
+	d.Plane = p
 	return nil
 }
 
-func (p *controlPlane) close() error {
+func (p *ControlPlane) close() error {
 	errs := []error{p.Client.Close()}
 	for _, n := range p.nodes {
 		errs = append(errs, n.conn.Close())
@@ -79,9 +79,9 @@ func (p *controlPlane) close() error {
 
 // replicaNode makes the folders of a controller that is to be started.
 func (d *Deployed) replicaNode(name string) (n engine.Node, err error) {
-	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.store.nodePath(name)), len(d.Lab.Replicas())
-	if n.Dir, err = d.store.nodeDir(name); err == nil {
-		n.Data, err = d.store.dataDir(name)
+	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.Store.nodePath(name)), len(d.Lab.Replicas())
+	if n.Dir, err = d.Store.nodeDir(name); err == nil {
+		n.Data, err = d.Store.dataDir(name)
 	}
 	return n, err
 }
@@ -100,7 +100,7 @@ func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
 		}
 		nodes = append(nodes, n)
 	}
-	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
+	if err := d.Options.Engine.Start(ctx, d.Lab.Name, nodes, d.Store.intend); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -118,7 +118,7 @@ func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if err := d.store.forget(all); err != nil { // logs of a deployment that was given up
+	if err := d.Store.forget(all); err != nil { // logs of a deployment that was given up
 		return err
 	}
 	if err := d.startReplicas(ctx, all); err != nil {
@@ -129,10 +129,10 @@ func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 
 // tellPlane tells controllers that have been started of their lab.
 func (d *Deployed) tellPlane(ctx context.Context, message []byte) error {
-	if err := d.openPlane(); err != nil || d.plane == nil {
+	if err := d.openPlane(); err != nil || d.Plane == nil {
 		return err
 	}
-	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.o.Engine.Name(), Lowers: leasesMax}); err != nil {
+	if _, err := d.Command(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.Options.Engine.Name(), Lowers: LeasesMax}); err != nil {
 		return err
 	}
 	_, err := d.phase(ctx, controller.PhaseStarting)
@@ -146,9 +146,9 @@ func (d *Deployed) repairReplicas(ctx context.Context, names []string) error {
 		return d.openPlane()
 	}
 	for _, n := range names {
-		d.log("node %s is gone: it is started again", n)
+		d.Log("node %s is gone: it is started again", n)
 	}
-	if err := d.o.Engine.Remove(ctx, d.Lab.Name, names...); err != nil {
+	if err := d.Options.Engine.Remove(ctx, d.Lab.Name, names...); err != nil {
 		return err
 	}
 	return d.startReplicas(ctx, names)
@@ -160,7 +160,7 @@ func (d *Deployed) missingReplicas(ctx context.Context) (names []string, err err
 	if len(all) == 0 {
 		return nil, nil
 	}
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	for _, name := range all {
 		if !slices.ContainsFunc(found, func(r engine.Running) bool { return r.Name == name && r.PID != 0 }) {
 			names = append(names, name)
@@ -169,18 +169,18 @@ func (d *Deployed) missingReplicas(ctx context.Context) (names []string, err err
 	return names, err
 }
 
-// tell has a command take effect, if the lab has controllers.
-func (d *Deployed) tell(ctx context.Context, c controller.Command) (controller.Result, error) {
-	if d.plane == nil {
+// Command has a command take effect, if the lab has controllers.
+func (d *Deployed) Command(ctx context.Context, c controller.Command) (controller.Result, error) {
+	if d.Plane == nil {
 		return controller.Result{}, nil
 	}
 	c.Lab = d.Lab.Name
-	return d.plane.Do(ctx, c)
+	return d.Plane.Do(ctx, c)
 }
 
 // phase records how far the deployment has come. It returns the leader's epoch.
 func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error) {
-	r, err := d.tell(ctx, controller.Command{Kind: controller.KindPhase, Phase: p})
+	r, err := d.Command(ctx, controller.Command{Kind: controller.KindPhase, Phase: p})
 	return r.Epoch, err
 }
 
@@ -211,18 +211,18 @@ func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replica
 // configureReplicas gives controllers the lab's clock. One that has died meanwhile gets it when it
 // is started again.
 func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live.Rate) error {
-	if d.plane == nil {
+	if d.Plane == nil {
 		return nil
 	}
 	lab, err := labspec.Encode(d.Lab)
 	if err != nil {
 		return err
 	}
-	return d.plane.each(ctx, "configuration", func(ctx context.Context, _ int, n *client) error {
-		if !slices.Contains(names, n.name) {
+	return d.Plane.each(ctx, "configuration", func(ctx context.Context, _ int, n *Agent) error {
+		if !slices.Contains(names, n.Name) {
 			return nil
 		}
-		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: lab, Rate: d.rateAt(n.name, r)})
+		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.Name, Lab: lab, Rate: d.rateAt(n.Name, r)})
 		return err
 	})
 }
@@ -238,7 +238,7 @@ const replicaWait = 5 * time.Second
 
 // each calls every controller by itself and joins their errors. Controllers that are gone are
 // skipped.
-func (p *controlPlane) each(ctx context.Context, what string, f func(ctx context.Context, i int, n *client) error) error {
+func (p *ControlPlane) each(ctx context.Context, what string, f func(ctx context.Context, i int, n *Agent) error) error {
 	errs := make([]error, len(p.nodes))
 	var all sync.WaitGroup
 	for i, n := range p.nodes {
@@ -246,7 +246,7 @@ func (p *controlPlane) each(ctx context.Context, what string, f func(ctx context
 			ctx, stop := context.WithTimeout(ctx, replicaWait)
 			defer stop()
 			if err := f(ctx, i, n); err != nil && !unreachable(err) {
-				errs[i] = fmt.Errorf("%s of %s: %w", what, n.name, err)
+				errs[i] = fmt.Errorf("%s of %s: %w", what, n.Name, err)
 			}
 		})
 	}
@@ -266,13 +266,13 @@ func split(all []*nodeapi.Fault) (fabric, plane []*nodeapi.Fault) {
 	return fabric, plane
 }
 
-// addControl applies faults of the control plane. Each controller is told by itself, since that
+// AddControl applies faults of the control plane. Each controller is told by itself, since that
 // works without a majority. One that is gone cannot be told.
-func (p *controlPlane) addControl(ctx context.Context, all []*nodeapi.Fault) error {
+func (p *ControlPlane) AddControl(ctx context.Context, all []*nodeapi.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return p.each(ctx, "apply faults", func(ctx context.Context, _ int, n *client) error {
+	return p.each(ctx, "apply faults", func(ctx context.Context, _ int, n *Agent) error {
 		_, err := n.AddFaults(ctx, &nodeapi.FaultList{Faults: all})
 		return err
 	})
@@ -282,7 +282,7 @@ func (p *controlPlane) addControl(ctx context.Context, all []*nodeapi.Fault) err
 const faultsAtOnce = 64
 
 // addFaults enters faults into the lab's timeline and waits until nodes have them.
-func (p *controlPlane) addFaults(ctx context.Context, all []*nodeapi.Fault) error {
+func (p *ControlPlane) addFaults(ctx context.Context, all []*nodeapi.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -319,8 +319,8 @@ func (p *controlPlane) addFaults(ctx context.Context, all []*nodeapi.Fault) erro
 
 // resetFaults removes faults, those of the control plane first: they may be what prevents the
 // removal of the others.
-func (p *controlPlane) resetFaults(ctx context.Context, prefix string) error {
-	if err := p.resetControl(ctx, prefix); err != nil {
+func (p *ControlPlane) resetFaults(ctx context.Context, prefix string) error {
+	if err := p.ResetControl(ctx, prefix); err != nil {
 		return err
 	}
 	if _, err := p.Do(ctx, controller.Command{Kind: controller.KindReset, Lab: p.lab, Prefix: prefix}); err != nil {
@@ -332,18 +332,18 @@ func (p *controlPlane) resetFaults(ctx context.Context, prefix string) error {
 	})
 }
 
-// resetControl removes faults of the control plane.
-func (p *controlPlane) resetControl(ctx context.Context, prefix string) error {
-	return p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
+// ResetControl removes faults of the control plane.
+func (p *ControlPlane) ResetControl(ctx context.Context, prefix string) error {
+	return p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *Agent) error {
 		_, err := n.ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix})
 		return err
 	})
 }
 
 // faults returns what is applied to controllers.
-func (p *controlPlane) faults(ctx context.Context) (lists []*nodeapi.FaultList, err error) {
+func (p *ControlPlane) faults(ctx context.Context) (lists []*nodeapi.FaultList, err error) {
 	lists = make([]*nodeapi.FaultList, len(p.nodes))
-	return lists, p.each(ctx, "list faults", func(ctx context.Context, i int, n *client) (err error) {
+	return lists, p.each(ctx, "list faults", func(ctx context.Context, i int, n *Agent) (err error) {
 		lists[i], err = n.ListFaults(ctx, &nodeapi.InspectRequest{})
 		return err
 	})
@@ -351,15 +351,15 @@ func (p *controlPlane) faults(ctx context.Context) (lists []*nodeapi.FaultList, 
 
 // setRate tells controllers of a change of the clock, which they need only for their own faults.
 // One that is gone has none, so errors do not matter.
-func (p *controlPlane) setRate(ctx context.Context, at func(controller string) *nodeapi.Rate) {
-	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *client) error {
-		_, err := n.SetRate(ctx, at(n.name))
+func (p *ControlPlane) setRate(ctx context.Context, at func(controller string) *nodeapi.Rate) {
+	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *Agent) error {
+		_, err := n.SetRate(ctx, at(n.Name))
 		return err
 	})
 }
 
 // multicast leases an address for a plain multicast group and waits until switches know it.
-func (p *controlPlane) multicast(ctx context.Context, run, holder string, hosts []uint32) (lower uint32, err error) {
+func (p *ControlPlane) multicast(ctx context.Context, run, holder string, hosts []uint32) (lower uint32, err error) {
 	r, err := p.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: p.lab, Run: run, Holder: holder, Hosts: hosts})
 	if err != nil {
 		return 0, err
@@ -382,21 +382,21 @@ func (p *controlPlane) multicast(ctx context.Context, run, holder string, hosts 
 }
 
 // endMulticast ends a plain multicast group. It does not wait until switches have been told.
-func (p *controlPlane) endMulticast(ctx context.Context, run string, lower uint32) error {
+func (p *ControlPlane) endMulticast(ctx context.Context, run string, lower uint32) error {
 	_, err := p.Do(ctx, controller.Command{Kind: controller.KindFree, Lab: p.lab, Run: run, Lower: lower})
 	return err
 }
 
 // Controllers returns the status of each of the lab's controllers.
 func (d *Deployed) Controllers(ctx context.Context) []controllers.Status {
-	if d.plane == nil {
+	if d.Plane == nil {
 		return []controllers.Status{}
 	}
-	return d.plane.Status(ctx)
+	return d.Plane.Status(ctx)
 }
 
 // next returns the lower half of the McstID that is leased next unless another lease precedes it.
-func (p *controlPlane) next() (uint32, error) {
+func (p *ControlPlane) next() (uint32, error) {
 	s, err := p.Read(context.Background())
 	if err != nil {
 		return 0, err

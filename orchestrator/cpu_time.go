@@ -17,7 +17,7 @@ import (
 // cpuTime returns the CPU time that the lab has taken so far, in seconds, by machine.
 func (d *Deployed) cpuTime(ctx context.Context) ([]float64, error) {
 	if d.spread == nil {
-		s, err := cpuTimeHere(ctx, d.o.Engine, d.Lab.Name)
+		s, err := cpuTimeHere(ctx, d.Options.Engine, d.Lab.Name)
 		return []float64{s}, err
 	}
 	all := make([]float64, len(d.spread.Machines))

@@ -55,11 +55,11 @@ type Deployed struct {
 	Lab   *lab.Lab
 	Graph *topo.Graph
 
-	o     Options
-	store *store
-	nodes []*client     // by node of the graph
-	lost  []atomic.Bool // by node: it has died, and the run goes on without it
-	plane *controlPlane // of a lab with controllers
+	Options Options
+	Store   *Store
+	Nodes   []*Agent      // by node of the graph
+	lost    []atomic.Bool // by node: it has died, and the run goes on without it
+	Plane   *ControlPlane // of a lab with controllers
 
 	share  *shareapi.Share   // of the process of a machine's share: what is here
 	trunks *trunks           // and its links in user space to other machines, if it has some
@@ -78,14 +78,14 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 	if d, err = plan(l, o); err != nil {
 		return nil, Unchanged, err
 	}
-	if err := d.store.open(o.Log); err != nil {
+	if err := d.Store.open(o.Log); err != nil {
 		return nil, Unchanged, err
 	}
 	did, err = d.ensure(ctx)
 	if err == nil && did == Repaired { // a node that is back has nothing of the run that was on it
 		err = d.tidyBefore(ctx)
 	}
-	return d, did, errors.Join(err, d.store.close())
+	return d, did, errors.Join(err, d.Store.close())
 }
 
 // Run runs a lab's workloads under an engine. It brings the lab up and takes it down again. A lab
@@ -99,7 +99,7 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 	if err != nil {
 		return nil, err
 	}
-	if err := d.store.open(o.Log); err != nil {
+	if err := d.Store.open(o.Log); err != nil {
 		return nil, err
 	}
 	did, err := d.ensure(ctx)
@@ -110,7 +110,7 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
 		}
 	}
-	return report, errors.Join(err, d.store.close())
+	return report, errors.Join(err, d.Store.close())
 }
 
 // runOnce runs the lab's workloads. One that stays up is clean before and after.
@@ -139,7 +139,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}
+	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}
 	if d.managed(&state{}) {
 		return d, d.checkManagement()
 	}
@@ -148,9 +148,9 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 
 // ensure brings the lab up if it is not. The lock is held.
 func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
-	if _, err := d.o.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
-		if _, ok, serr := d.store.get(); !ok && serr == nil {
-			err = errors.Join(err, d.store.remove())
+	if _, err := d.Options.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
+		if _, ok, serr := d.Store.get(); !ok && serr == nil {
+			err = errors.Join(err, d.Store.remove())
 		}
 		return Unchanged, err
 	}
@@ -222,22 +222,23 @@ func find(name string, o Options) (*Deployed, error) {
 	return d, d.loadSpread()
 }
 
-func (d *Deployed) log(format string, args ...any) {
-	if d.o.Log != nil {
-		d.o.Log(format, args...)
+// Log gives the log a line.
+func (d *Deployed) Log(format string, args ...any) {
+	if d.Options.Log != nil {
+		d.Options.Log(format, args...)
 	}
 }
 
 // announce tells the operator what has to be known.
 func (d *Deployed) announce(format string, args ...any) {
-	if d.o.Tell != nil {
-		d.o.Tell(format, args...)
+	if d.Options.Tell != nil {
+		d.Options.Tell(format, args...)
 	}
 }
 
 // bringUp makes the whole lab, whatever exists of it already.
 func (d *Deployed) bringUp(ctx context.Context) error {
-	if e, ok := d.o.Engine.(engine.Spread); ok {
+	if e, ok := d.Options.Engine.(engine.Spread); ok {
 		return d.bringUpSpread(ctx, e)
 	}
 	message, err := labspec.Encode(d.Lab)
@@ -248,20 +249,20 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.o.Engine.Remove(ctx, d.Lab.Name); err != nil {
+	if err := d.Options.Engine.Remove(ctx, d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
+	if err := d.Store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.write(labFile, checksum.Comment(message)); err != nil {
+	if err := d.Store.write(labFile, checksum.Comment(message)); err != nil {
 		return err
 	}
 	st := state{
-		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
-		Management: d.managed(&state{}), Attach: d.o.Attach, Indexes: indexesOf(outside),
+		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.Options.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.Options.Version,
+		Management: d.managed(&state{}), Attach: d.Options.Attach, Indexes: indexesOf(outside),
 	}
-	if err := d.store.put(st); err != nil {
+	if err := d.Store.put(st); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -276,7 +277,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.bringUpPlane(ctx, message); err != nil {
 		return err
 	}
-	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
+	if err := d.Options.Engine.Start(ctx, d.Lab.Name, nodes, d.Store.intend); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -301,17 +302,17 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
-	d.log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
+	d.Log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
 		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
 	st.Phase = phaseUp
-	return d.store.put(st)
+	return d.Store.put(st)
 }
 
 // node makes the folders of a node that is to be started.
 func (d *Deployed) node(name string) (n engine.Node, err error) {
 	n.Name = name
-	if n.Dir, err = d.store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
-		n.Data, err = d.store.dataDir(name)
+	if n.Dir, err = d.Store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
+		n.Data, err = d.Store.dataDir(name)
 	}
 	return n, err
 }
@@ -329,7 +330,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 			return d.died(ctx, d.Graph.Nodes[i].Name)
 		}
 	}
-	if err := d.store.intend("wire", d.Lab.Name); err != nil {
+	if err := d.Store.intend("wire", d.Lab.Name); err != nil {
 		return err
 	}
 	for _, i := range links {
@@ -354,7 +355,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 	if err := d.manage(spaces, managed); err != nil {
 		return err
 	}
-	return d.each(func(i int) error {
+	return d.Each(func(i int) error {
 		if !affected[i] {
 			return nil
 		}
@@ -377,7 +378,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 		err = d.listens(ctx, node)
 	}
 	if err == nil {
-		err = nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
+		err = nodeapi.SendFiles(filepath.Join(d.Store.nodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
 	}
 	for _, f := range files {
 		if f != nil {
@@ -389,7 +390,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 
 // spaces opens the network namespaces of all nodes. The entry of a node that does not run is nil.
 func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -439,8 +440,8 @@ func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
 // trains reports whether frames cross links in trains.
 func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 
-// each calls f for every node that is not lost, a few at a time, and returns what failed.
-func (d *Deployed) each(f func(node int) error) error {
+// Each calls f for every node that is not lost, a few at a time, and returns what failed.
+func (d *Deployed) Each(f func(node int) error) error {
 	var nodes []int
 	for i := range d.Graph.Nodes {
 		if !d.lost[i].Load() {
@@ -487,7 +488,7 @@ const (
 
 // runs reports whether a node's process exists.
 func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	for _, n := range found {
 		if n.Name == node && n.PID > 0 {
 			return true, nil
@@ -503,7 +504,7 @@ func (d *Deployed) listens(ctx context.Context, node int) error {
 
 // listensAt is listens of a node by its name.
 func (d *Deployed) listensAt(ctx context.Context, node string) error {
-	path := filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
+	path := filepath.Join(d.Store.nodePath(node), nodeapi.AgentSocket)
 	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
 		if c, err := net.Dial("unix", path); err == nil {
@@ -532,7 +533,7 @@ func (d *Deployed) listensAt(ctx context.Context, node string) error {
 
 // died returns an error with the last line in the log of a node that does not answer.
 func (d *Deployed) died(ctx context.Context, node string) error {
-	log, err := d.o.Engine.Logs(ctx, d.Lab.Name, node)
+	log, err := d.Options.Engine.Logs(ctx, d.Lab.Name, node)
 	if err != nil || len(log) == 0 {
 		return fmt.Errorf("node %s did not start and left no log", node)
 	}
@@ -542,20 +543,20 @@ func (d *Deployed) died(ctx context.Context, node string) error {
 // Close closes the connections; the lab stays up.
 func (d *Deployed) Close() error {
 	var errs []error
-	for i, c := range d.nodes {
+	for i, c := range d.Nodes {
 		if c != nil {
 			errs = append(errs, c.conn.Close())
-			d.nodes[i] = nil
+			d.Nodes[i] = nil
 		}
 	}
-	if d.plane != nil {
-		errs = append(errs, d.plane.close())
-		d.plane = nil
+	if d.Plane != nil {
+		errs = append(errs, d.Plane.close())
+		d.Plane = nil
 	}
 	return errors.Join(errs...)
 }
 
 // takeDown removes everything of the lab. The lock is held.
 func (d *Deployed) takeDown(ctx context.Context) error {
-	return errors.Join(d.Close(), remove(ctx, d.store, []engine.Engine{d.o.Engine}))
+	return errors.Join(d.Close(), remove(ctx, d.Store, []engine.Engine{d.Options.Engine}))
 }

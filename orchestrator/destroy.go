@@ -84,7 +84,7 @@ func removeLate(ctx context.Context, lab string, engines []engine.Engine) error 
 
 // remove removes a lab's nodes, with which its links go, and then its folder. It needs no room on a disk: the
 // record that a destroy has begun only helps the next command if this one dies.
-func remove(ctx context.Context, s *store, engines []engine.Engine) error {
+func remove(ctx context.Context, s *Store, engines []engine.Engine) error {
 	late := false
 	var recorded error
 	if st, ok, err := s.get(); err == nil && ok {
@@ -98,7 +98,7 @@ func remove(ctx context.Context, s *store, engines []engine.Engine) error {
 	return nil
 }
 
-func removeNodes(ctx context.Context, s *store, engines []engine.Engine, late bool) error {
+func removeNodes(ctx context.Context, s *Store, engines []engine.Engine, late bool) error {
 	for _, e := range engines {
 		if err := failpoint.At("remove nodes", func() error { return e.Remove(ctx, s.lab) }); err != nil {
 			return err

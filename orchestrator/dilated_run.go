@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -20,27 +18,6 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
-
-// RunOptions are the choices of a run.
-type RunOptions struct {
-	Base     string  // run folders go there
-	Dilated  bool    // follow the wall clock, also in a lab whose clock is virtual
-	Dilation float64 // 0: the lab's
-	Slower   float64 // multiplies what auto chooses; 0 means 1
-	Progress runner.Progress
-	Say      func(format string, args ...any) // prints a message for the user at once; may be nil
-
-	// Ledger, if set, is called at the end of a run in virtual time with what has come in at the end
-	// of each link, in the order of nodes and their ports.
-	Ledger func(links [][]sim.Entry, whole bool)
-
-	Captures     []string // patterns of port names
-	CaptureBytes int64    // all of them together
-
-	Programs bool // the lab may run programs of this machine
-
-	Acts []faults.Act // what is done by hand in a run in virtual time (runner.ReadActs), beside what comes from outside
-}
 
 // dilatedRun is a run on a lab that is up.
 type dilatedRun struct {
@@ -94,14 +71,10 @@ func (s *progressState) get() runner.ProgressState {
 // acknowledgements and the last batch of events to arrive.
 const settleWait = 300 * time.Millisecond
 
-// runWorkloads runs the lab's workloads. Results, events and counters go to a folder of the run's own, as
-// with a simulation. The report is nil if nothing was begun.
-func (d *Deployed) runWorkloads(ctx context.Context, o RunOptions) (*runner.Report, error) {
+// RunDilated runs a lab's workloads by the wall clock. It is a Runner.
+func RunDilated(ctx context.Context, d *Deployed, o RunOptions) (*runner.Report, error) {
 	l := d.Lab
 	if l.Runtime.Clock == lab.ClockLockstep {
-		if !o.Dilated {
-			return d.runLockstep(ctx, o)
-		}
 		other := *l
 		other.Runtime.Clock = lab.ClockDilated
 		if l = &other; l.CheckLive() != nil {
@@ -112,17 +85,17 @@ func (d *Deployed) runWorkloads(ctx context.Context, o RunOptions) (*runner.Repo
 	if err != nil {
 		return nil, err
 	}
-	reh, err := runner.Rehearse(ctx, d.Lab, d.env(), o.Say)
+	reh, err := runner.Rehearse(ctx, d.Lab, d.Env(), o.Say)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := runner.Begin(o.Base, l, d.o.Engine.Name())
+	rec, err := runner.Begin(o.Base, l, d.Options.Engine.Name())
 	if err != nil {
 		return nil, err
 	}
-	r := &dilatedRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store, plane: d.plane}}
+	r := &dilatedRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.Store, plane: d.Plane}}
 	r.Report.Fidelity = notJudged()
-	if r.ids.run, err = d.beginRun(ctx, r.Report.RunDir, false); err == nil {
+	if r.ids.run, err = d.BeginRun(ctx, r.Report.RunDir, false); err == nil {
 		err = r.start(ctx)
 	}
 	if err == nil {
@@ -131,15 +104,12 @@ func (d *Deployed) runWorkloads(ctx context.Context, o RunOptions) (*runner.Repo
 		}
 	}
 	err = errors.Join(err, r.end(ctx, err))
-	d.runOver(ctx, r.ids.run, err)
+	d.EndRun(ctx, r.ids.run, err)
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
 	return r.Report, r.Finish(ctx, d.Lab, err)
 }
-
-// env returns what workloads need beside the lab: the user's programs.
-func (d *Deployed) env() apps.Env { return apps.Env{Programs: d.o.Programs} }
 
 // start sets the clock going, configures all nodes and finds out how fast they can be.
 func (r *dilatedRun) start(ctx context.Context) (err error) {
@@ -163,7 +133,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	if far := r.d.clockUncertainty(); far > 0 {
-		r.d.log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
+		r.d.Log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
 		r.Events.Note(r.clock.now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}
 	first := fixed
@@ -222,7 +192,7 @@ func (r *dilatedRun) told(s rankhost.Step) {
 
 // workloads runs all workloads, each step at the dilation its row needs.
 func (r *dilatedRun) workloads(ctx context.Context) error {
-	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph, r.d.env())
+	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph, r.d.Env())
 	if err != nil {
 		return err
 	}
@@ -274,36 +244,11 @@ func (r *dilatedRun) rowEnds(ctx context.Context, dilation float64, next int) er
 // showProgress tells the progress display how it goes, until the returned function is
 // called.
 func (r *dilatedRun) showProgress(ctx context.Context) (stop func()) {
-	return showEvery(ctx, r.o.Progress, func() runner.ProgressState {
+	return ShowEvery(ctx, r.o.Progress, func() runner.ProgressState {
 		p := r.progress.get()
 		p.Steps, p.LabTime = len(r.reh.Steps), r.clock.now()
 		return p
 	})
-}
-
-// showEvery updates a progress display, which may be nil, a few times a second until the returned
-// function is called.
-func showEvery(ctx context.Context, display runner.Progress, get func() runner.ProgressState) (stop func()) {
-	if display == nil {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				display.Update(get())
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
 }
 
 // end collects counters and events and judges the run.

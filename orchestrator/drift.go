@@ -47,17 +47,17 @@ func (d *Deployed) affected(x drift) map[int]bool {
 // isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
 // findDrift looks for those.
 func (d *Deployed) isUp(ctx context.Context) (bool, error) {
-	st, ok, err := d.store.get()
+	st, ok, err := d.Store.get()
 	if err != nil || !ok || st.Phase != phaseUp {
 		return false, err
 	}
 	if same, err := d.sameAttachments(&st); err != nil || !same {
 		return false, err
 	}
-	if st.Engine != d.o.Engine.Name() {
+	if st.Engine != d.Options.Engine.Name() {
 		return false, fmt.Errorf("lab %s is up under %s: destroy it first, or name another", d.Lab.Name, st.Engine)
 	}
-	old, err := d.store.deployed(&st)
+	old, err := d.Store.deployed(&st)
 	if err != nil {
 		return false, err
 	}
@@ -73,7 +73,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	if d.spread != nil {
 		return d.findDriftSpread(ctx)
 	}
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil {
 		return x, err
 	}
@@ -82,7 +82,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 		return x, err
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
-	hub := d.managed(&st) && netdev.HoldsNamespace(d.store.hubPath())
+	hub := d.managed(&st) && netdev.HoldsNamespace(d.Store.hubPath())
 	for i, s := range spaces {
 		n := &d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
@@ -135,7 +135,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 		if d.Lab.ExternalHost(name) == nil {
 			continue
 		}
-		o, err := netdev.OpenOutside(d.o.Attach[name], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
+		o, err := netdev.OpenOutside(d.Options.Attach[name], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	var gone []engine.Node
 	for _, n := range x.nodes {
 		name := d.Graph.Nodes[n].Name
-		d.log("node %s is gone: it is started again", name)
+		d.Log("node %s is gone: it is started again", name)
 		node, err := d.node(name)
 		if err != nil {
 			return err
@@ -152,19 +152,19 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 		gone = append(gone, node)
 	}
 	if len(gone) > 0 {
-		if err := d.o.Engine.Remove(ctx, d.Lab.Name, names(gone)...); err != nil {
+		if err := d.Options.Engine.Remove(ctx, d.Lab.Name, names(gone)...); err != nil {
 			return err
 		}
-		if err := d.o.Engine.Start(ctx, d.Lab.Name, gone, d.store.intend); err != nil {
+		if err := d.Options.Engine.Start(ctx, d.Lab.Name, gone, d.Store.intend); err != nil {
 			return err
 		}
 	}
 	for _, k := range x.links {
-		d.log("link %s is made again", d.Graph.LinkName(k))
+		d.Log("link %s is made again", d.Graph.LinkName(k))
 	}
 	managed := maps.Clone(affected)
 	for _, i := range x.unmanaged {
-		d.log("host %s is linked to the management network", d.Graph.Nodes[i].Name)
+		d.Log("host %s is linked to the management network", d.Graph.Nodes[i].Name)
 		managed[i] = true
 	}
 	if err := d.wire(ctx, x.links, affected, managed, outside); err != nil {
@@ -185,7 +185,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 
 // mending records durably which nodes are being repaired.
 func (d *Deployed) mending(nodes map[int]bool) error {
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (d *Deployed) mending(nodes map[int]bool) error {
 			st.Mending = append(st.Mending, d.Graph.Nodes[i].Name)
 		}
 	}
-	return d.store.put(st)
+	return d.Store.put(st)
 }
 
 func names(nodes []engine.Node) (all []string) {
@@ -207,13 +207,13 @@ func names(nodes []engine.Node) (all []string) {
 
 // clockOf returns the clock of a node that is not affected, or nil if all are.
 func (d *Deployed) clockOf(ctx context.Context, affected map[int]bool) (*counters.Rate, error) {
-	for i, c := range d.nodes {
+	for i, c := range d.Nodes {
 		if affected[i] {
 			continue
 		}
 		r, err := c.Inspect(ctx, nil)
 		if err != nil {
-			return nil, fmt.Errorf("inspect node %s: %w", c.name, err)
+			return nil, fmt.Errorf("inspect node %s: %w", c.Name, err)
 		}
 		s, err := r.Decode()
 		return s.Rate, err

@@ -33,15 +33,15 @@ func isCancel(err error) bool {
 // startStreams starts to collect.
 func (d *Deployed) startStreams(ctx context.Context, out *traces.Events, trace *traces.Lines) (*eventStreams, error) {
 	ctx, stop := context.WithCancel(ctx)
-	w := &eventStreams{out: out, trace: trace, merge: newEventMerger(len(d.nodes)), stop: stop}
-	for i, c := range d.nodes {
-		w.merge.nodes[i].name = c.name
+	w := &eventStreams{out: out, trace: trace, merge: newEventMerger(len(d.Nodes)), stop: stop}
+	for i, c := range d.Nodes {
+		w.merge.nodes[i].name = c.Name
 	}
-	for i, c := range d.nodes {
+	for i, c := range d.Nodes {
 		s, err := c.Watch(ctx, &nodeapi.WatchRequest{})
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("watch node %s: %w", c.name, err)
+			return nil, fmt.Errorf("watch node %s: %w", c.Name, err)
 		}
 		w.all.Go(func() { w.follow(ctx, i, c, s) })
 	}

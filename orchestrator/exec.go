@@ -49,7 +49,7 @@ func NewExecution(argv []string, library string, mpi bool) Execution {
 // node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with
 // its node.
 func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) {
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +98,7 @@ func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, 
 		return nil, err
 	}
 	for _, n := range at {
-		s := programSite{node: n.Name, pid: n.PID, lab: d.Lab.Name, dir: d.store.nodePath(n.Name), hosts: hosts, why: d.withoutNIC(n.Name, x)}
+		s := programSite{node: n.Name, pid: n.PID, lab: d.Lab.Name, dir: d.Store.nodePath(n.Name), hosts: hosts, why: d.withoutNIC(n.Name, x)}
 		if s.why == nil {
 			if s.since, err = d.since(); err != nil {
 				return nil, err

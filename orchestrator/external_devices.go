@@ -67,11 +67,11 @@ func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(r
 			continue
 		}
 		n := w.Hosts[i]
-		if _, err := d.nodes[n].Answer(ctx, &nodeapi.AnswerRequest{Qpn: uint32(p.QPN)}); err != nil {
+		if _, err := d.Nodes[n].Answer(ctx, &nodeapi.AnswerRequest{Qpn: uint32(p.QPN)}); err != nil {
 			return nil, fmt.Errorf("tell the adapter of %s: %w", d.Graph.Nodes[n].Name, err)
 		}
 		x := &device{node: n, since: time.Now(), view: deviceView{
-			name: d.Graph.Nodes[n].Name, address: d.Graph.Addr(d.Graph.Nodes[n].IP).String(), iface: d.o.Attach[d.Graph.Nodes[n].Name],
+			name: d.Graph.Nodes[n].Name, address: d.Graph.Addr(d.Graph.Nodes[n].IP).String(), iface: d.Options.Attach[d.Graph.Nodes[n].Name],
 			x: *d.Lab.ExternalHost(d.Graph.Nodes[n].Name), source: i == w.Root,
 		}}
 		if err := v.look(ctx, x); err != nil {
@@ -88,7 +88,7 @@ func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(r
 
 // look records what its adapter has seen of a device.
 func (v *devices) look(ctx context.Context, x *device) error {
-	r, err := v.d.nodes[x.node].Inspect(ctx, &nodeapi.InspectRequest{})
+	r, err := v.d.Nodes[x.node].Inspect(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
 		return fmt.Errorf("inspect node %s: %w", x.view.name, err)
 	}
@@ -179,7 +179,7 @@ func (v *devices) check(ctx context.Context, x *device, now time.Time) {
 
 // ready reports whether a device can be sent to.
 func (v *devices) ready(x *device) bool {
-	if _, err := os.Stat(v.d.store.readyMark(x.view.name)); err == nil || x.view.x.Ready == lab.ReadyNow {
+	if _, err := os.Stat(v.d.Store.readyMark(x.view.name)); err == nil || x.view.x.Ready == lab.ReadyNow {
 		return true
 	}
 	to, s := x.view.step.Address, &x.view.seen
@@ -285,7 +285,7 @@ func (v *devices) cause() error {
 }
 
 // readyMark is the file whose existence says that an external host is ready.
-func (s *store) readyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
+func (s *Store) readyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
 
 // Ready marks an external host as ready to receive. It holds for the run that is under way; the
 // next one waits again.
@@ -293,7 +293,7 @@ func (d *Deployed) Ready(host string) error {
 	if d.Lab.ExternalHost(host) == nil {
 		return fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
 	}
-	mark := d.store.readyMark(host)
+	mark := d.Store.readyMark(host)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)
 	if err == nil {
 		err = os.WriteFile(mark, nil, 0o600)

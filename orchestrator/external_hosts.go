@@ -21,8 +21,8 @@ import (
 func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 	all := map[string]*netdev.Outside{}
 	used := map[string]string{}
-	for _, host := range slices.Sorted(maps.Keys(d.o.Attach)) {
-		name := d.o.Attach[host]
+	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
+		name := d.Options.Attach[host]
 		if d.Lab.ExternalHost(host) == nil {
 			return nil, fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, name, host, d.Lab.Name, externalsOf(d.Lab))
 		}
@@ -60,16 +60,16 @@ func externalsOf(l *lab.Lab) string {
 // sameAttachments reports whether a deployed lab has the interfaces that are asked for, and
 // whether they are still the ones it was deployed with.
 func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
-	if len(d.o.Attach) > 0 && !maps.Equal(d.o.Attach, st.Attach) {
+	if len(d.Options.Attach) > 0 && !maps.Equal(d.Options.Attach, st.Attach) {
 		return false, fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
 	}
-	d.o.Attach = st.Attach
-	if _, spread := d.o.Engine.(engine.Spread); spread {
+	d.Options.Attach = st.Attach
+	if _, spread := d.Options.Engine.(engine.Spread); spread {
 		return true, nil // a machine that has lost an interface says so when a run looks for the device
 	}
 	for _, host := range slices.Sorted(maps.Keys(st.Attach)) {
 		if netdev.Index(st.Attach[host]) != st.Indexes[host] {
-			d.log("interface %s of %s is not the one that was attached: the lab is brought up again", st.Attach[host], host)
+			d.Log("interface %s of %s is not the one that was attached: the lab is brought up again", st.Attach[host], host)
 			return false, nil
 		}
 	}
@@ -96,10 +96,10 @@ func withOutside(files []*os.File, o *netdev.Outside) ([]*os.File, error) {
 // Member changes what the lab knows of an external host's queue pair, for later runs. It returns
 // the address that the host's group will have in the next run.
 func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.External, group uint32, err error) {
-	if err := d.store.open(d.o.Log); err != nil {
+	if err := d.Store.open(d.Options.Log); err != nil {
 		return x, 0, err
 	}
-	st, ok, err := d.store.get()
+	st, ok, err := d.Store.get()
 	switch p := d.Lab.ExternalHost(host); {
 	case err != nil:
 	case !ok:
@@ -120,19 +120,19 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 			st.Members = map[string]lab.External{}
 		}
 		st.Members[host] = x
-		err = d.store.put(st)
+		err = d.Store.put(st)
 	}
 	next := st.Leased + 1
-	if d.plane != nil && err == nil {
-		next, err = d.plane.next()
+	if d.Plane != nil && err == nil {
+		next, err = d.Plane.next()
 	}
-	return x, d.Graph.Groups.Net() | next, errors.Join(err, d.store.close())
+	return x, d.Graph.Groups.Net() | next, errors.Join(err, d.Store.close())
 }
 
 // tellExternals applies what group add-member has set for external hosts since the deployment,
 // and checks that the lab is still valid at a dilation.
 func (d *Deployed) tellExternals(dilation float64) error {
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (d *Deployed) tellExternals(dilation float64) error {
 		return err
 	}
 	// Marks that were set for an earlier run do not hold for this one.
-	if err := os.RemoveAll(filepath.Dir(d.store.readyMark("any"))); err != nil {
+	if err := os.RemoveAll(filepath.Dir(d.Store.readyMark("any"))); err != nil {
 		return fmt.Errorf("forget which external hosts were ready: %w", err)
 	}
 	return nil

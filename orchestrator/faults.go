@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
@@ -58,13 +59,13 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 	for _, f := range all {
 		f.Origin = int64(origin)
 	}
-	if d.plane != nil {
+	if d.Plane != nil {
 		fabric, plane := split(all)
-		return errors.Join(d.plane.addFaults(ctx, fabric), d.plane.addControl(ctx, plane))
+		return errors.Join(d.Plane.addFaults(ctx, fabric), d.Plane.AddControl(ctx, plane))
 	}
-	return d.each(func(i int) error {
-		if _, err := d.nodes[i].AddFaults(ctx, &nodeapi.FaultList{Faults: all}); err != nil {
-			return fmt.Errorf("apply faults at node %s: %w", d.nodes[i].name, err)
+	return d.Each(func(i int) error {
+		if _, err := d.Nodes[i].AddFaults(ctx, &nodeapi.FaultList{Faults: all}); err != nil {
+			return fmt.Errorf("apply faults at node %s: %w", d.Nodes[i].Name, err)
 		}
 		return nil
 	})
@@ -74,24 +75,24 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 // order in which they were added.
 func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error) {
 	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
-		return together(look.GetFaults()), err
+		return MergeFaults(look.GetFaults()), err
 	}
-	lists := make([]*nodeapi.FaultList, len(d.nodes))
-	err = d.each(func(i int) (err error) {
-		if lists[i], err = d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{}); err != nil {
-			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+	lists := make([]*nodeapi.FaultList, len(d.Nodes))
+	err = d.Each(func(i int) (err error) {
+		if lists[i], err = d.Nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{}); err != nil {
+			return fmt.Errorf("list faults of node %s: %w", d.Nodes[i].Name, err)
 		}
 		return nil
 	})
-	if d.plane != nil && err == nil {
-		more, perr := d.plane.faults(ctx)
+	if d.Plane != nil && err == nil {
+		more, perr := d.Plane.faults(ctx)
 		lists, err = append(lists, more...), perr
 	}
-	return together(lists), err
+	return MergeFaults(lists), err
 }
 
-// together returns the faults of all nodes' lists, each once with the counts of all nodes.
-func together(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
+// MergeFaults returns the faults of all nodes' lists, each once with the counts of all nodes.
+func MergeFaults(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
 	at := map[string]int{}
 	for _, l := range lists {
 		for _, f := range l.GetFaults() {
@@ -113,24 +114,24 @@ func together(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
 	return all
 }
 
-// awaitAgents waits until every node has a process: no workload begins before. Each node knows of
+// AwaitAgents waits until every node has a process: no workload begins before. Each node knows of
 // all faults of the fabric, so that any one can be asked.
-func (d *Deployed) awaitAgents(ctx context.Context) error {
+func (d *Deployed) AwaitAgents(ctx context.Context) error {
 	i := 0
-	for i+1 < len(d.nodes) && d.lost[i].Load() {
+	for i+1 < len(d.Nodes) && d.lost[i].Load() {
 		i++
 	}
 	for said := false; ; said = true {
-		list, err := d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{})
+		list, err := d.Nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{})
 		if err != nil {
-			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+			return fmt.Errorf("list faults of node %s: %w", d.Nodes[i].Name, err)
 		}
 		k := slices.IndexFunc(list.Faults, func(f *nodeapi.Fault) bool { return f.On && faults.Kind(f.Kind) == faults.KindAgentCrash })
 		if k < 0 {
 			return nil
 		}
 		if !said {
-			d.log("no workload begins while fault %s is in force: %s", list.Faults[k].Id, list.Faults[k].Text)
+			d.Log("no workload begins while fault %s is in force: %s", list.Faults[k].Id, list.Faults[k].Text)
 		}
 		select {
 		case <-ctx.Done():
@@ -145,12 +146,12 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 	if run, end := d.activeRun(); run != nil {
 		return doInRun(ctx, run, end, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}})
 	}
-	if d.plane != nil {
-		return d.plane.resetFaults(ctx, prefix)
+	if d.Plane != nil {
+		return d.Plane.resetFaults(ctx, prefix)
 	}
-	return d.each(func(i int) error {
-		if _, err := d.nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix}); err != nil {
-			return fmt.Errorf("reset faults of node %s: %w", d.nodes[i].name, err)
+	return d.Each(func(i int) error {
+		if _, err := d.Nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix}); err != nil {
+			return fmt.Errorf("reset faults of node %s: %w", d.Nodes[i].Name, err)
 		}
 		return nil
 	})
@@ -161,10 +162,13 @@ func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
 	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
 		return vtime.Time(look.GetLab()), err
 	}
-	r, err := d.nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})
+	r, err := d.Nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
-		return 0, fmt.Errorf("inspect node %s: %w", d.nodes[0].name, err)
+		return 0, fmt.Errorf("inspect node %s: %w", d.Nodes[0].Name, err)
 	}
 	s, err := r.Decode()
 	return nowOf(&s), err
 }
+
+// nowOf returns the lab time of a state.
+func nowOf(s *counters.Node) vtime.Time { return vtime.Time(s.LabUS * float64(vtime.Microsecond)) }

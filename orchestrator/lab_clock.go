@@ -90,10 +90,10 @@ func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) 
 		p.rate = r
 	}
 	p.mu.Unlock()
-	all := make([]*nodeapi.LagReply, len(p.d.nodes))
-	err := p.d.each(func(i int) (err error) {
-		if all[i], err = p.d.nodes[i].SetRate(ctx, p.d.rateAt(p.d.nodes[i].name, r)); err != nil {
-			return fmt.Errorf("set the clock of node %s: %w", p.d.nodes[i].name, err)
+	all := make([]*nodeapi.LagReply, len(p.d.Nodes))
+	err := p.d.Each(func(i int) (err error) {
+		if all[i], err = p.d.Nodes[i].SetRate(ctx, p.d.rateAt(p.d.Nodes[i].Name, r)); err != nil {
+			return fmt.Errorf("set the clock of node %s: %w", p.d.Nodes[i].Name, err)
 		}
 		return nil
 	})
@@ -101,8 +101,8 @@ func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) 
 	if err != nil {
 		return total, err
 	}
-	if p.d.plane != nil {
-		p.d.plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.d.rateAt(name, r) })
+	if p.d.Plane != nil {
+		p.d.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.d.rateAt(name, r) })
 	}
 	for _, g := range all {
 		if g == nil {

@@ -54,7 +54,7 @@ func (d *Deployed) leftoversOf(n *counters.Node) (what []string) {
 		}
 	}
 	count(h.Groups, "group", "groups")
-	if d.plane == nil {
+	if d.Plane == nil {
 		count(h.Multicast, "multicast group", "multicast groups")
 	}
 	count(h.QPs, "queue pair", "queue pairs")
@@ -82,7 +82,7 @@ func (d *Deployed) leftovers(states []counters.Node) (text string, nodes []int) 
 // tidyBefore removes what an earlier run has left, the faults of its lab file among it; where
 // there are controllers their leader removes those.
 func (d *Deployed) tidyBefore(ctx context.Context) error {
-	if d.plane == nil {
+	if d.Plane == nil {
 		if err := d.ResetFaults(ctx, faults.LabPrefix); err != nil {
 			return err
 		}
@@ -95,11 +95,11 @@ func (d *Deployed) tidyBefore(ctx context.Context) error {
 func (d *Deployed) tidyAfter(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
-	if d.plane == nil {
+	if d.Plane == nil {
 		_ = d.ResetFaults(ctx, faults.LabPrefix) // a node that has gone has none
 	}
 	if err := d.tidy(ctx, "the run"); err != nil {
-		d.log("%v", err)
+		d.Log("%v", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func (d *Deployed) tidy(ctx context.Context, whose string) error {
 		if round == tidyRounds {
 			return fmt.Errorf("lab %s still has resources that %s has left (%s): mcastlab destroy it, and deploy it again", d.Lab.Name, whose, text)
 		}
-		d.log("%s has left resources on lab %s, which are removed: %s", whose, d.Lab.Name, text)
+		d.Log("%s has left resources on lab %s, which are removed: %s", whose, d.Lab.Name, text)
 		if err := d.release(ctx, nodes); err != nil {
 			return fmt.Errorf("remove the resources that %s has left on lab %s: %w: mcastlab destroy it, and deploy it again", whose, d.Lab.Name, err)
 		}
@@ -168,11 +168,11 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 
 // release has nodes release what runs have left on them. A node that has died has nothing.
 func (d *Deployed) release(ctx context.Context, nodes []int) error {
-	errs := make([]error, len(d.nodes))
+	errs := make([]error, len(d.Nodes))
 	for _, i := range nodes {
-		_, err := d.nodes[i].Release(ctx, &nodeapi.ReleaseRequest{})
+		_, err := d.Nodes[i].Release(ctx, &nodeapi.ReleaseRequest{})
 		if err != nil && status.Code(err) != codes.Unavailable {
-			errs[i] = fmt.Errorf("node %s: %s", d.nodes[i].name, status.Convert(err).Message())
+			errs[i] = fmt.Errorf("node %s: %s", d.Nodes[i].Name, status.Convert(err).Message())
 		}
 	}
 	return errors.Join(errs...)

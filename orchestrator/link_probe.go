@@ -143,7 +143,7 @@ func (d *Deployed) probeLinks(ctx context.Context) error {
 	came := make([]map[int]int, len(d.spread.Machines))
 	var open []net.Conn
 	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+		c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
 		if err != nil {
 			return err
 		}

@@ -27,16 +27,16 @@ func managementNetOf(i int) *net.IPNet {
 }
 
 // hubPath is the file that holds the bridge's namespace.
-func (s *store) hubPath() string { return filepath.Join(s.dir, "management") }
+func (s *Store) hubPath() string { return filepath.Join(s.dir, "management") }
 
 // managed reports whether the lab has a management network, or is to have one.
 func (d *Deployed) managed(st *state) bool {
-	return st.Management || d.o.Management || d.Lab.Runtime.Management
+	return st.Management || d.Options.Management || d.Lab.Runtime.Management
 }
 
 // keepManaged records that a lab that is up has a management network from now on, if one is asked for.
 func (d *Deployed) keepManaged() error {
-	st, ok, err := d.store.get()
+	st, ok, err := d.Store.get()
 	if err != nil || !ok || st.Management || !d.managed(&st) {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d *Deployed) keepManaged() error {
 		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
 	}
 	st.Management = true
-	return d.store.put(st)
+	return d.Store.put(st)
 }
 
 // manages reports whether a node is on the management network of a lab that has one: hosts on which
@@ -65,11 +65,11 @@ func (d *Deployed) checkManagement() error {
 // manage links hosts to the management network, which it makes if need be; those that are linked
 // already are linked again.
 func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err error) {
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil || !d.managed(&st) {
 		return err
 	}
-	if err := d.store.intend("manage", d.Lab.Name); err != nil {
+	if err := d.Store.intend("manage", d.Lab.Name); err != nil {
 		return err
 	}
 	hub := d.hub
@@ -92,7 +92,7 @@ func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err e
 
 // openHub opens the bridge, which it makes if need be.
 func (d *Deployed) openHub() (*netdev.Namespace, error) {
-	path := d.store.hubPath()
+	path := d.Store.hubPath()
 	hub, err := netdev.OpenHub(path)
 	if err != nil { // there is none, or what is there is not all of one
 		err = failpoint.At("make management network", func() (err error) {
@@ -105,11 +105,11 @@ func (d *Deployed) openHub() (*netdev.Namespace, error) {
 
 // hosts returns the path of what programs see as /etc/hosts; without a management network there is none.
 func (d *Deployed) hosts() (path string, err error) {
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil || !d.managed(&st) {
 		return "", err
 	}
-	return filepath.Join(d.store.dir, hostsFile), nil
+	return filepath.Join(d.Store.dir, hostsFile), nil
 }
 
 // writeHosts writes that file. The lock is held.
@@ -121,10 +121,10 @@ func (d *Deployed) writeHosts() error {
 			fmt.Fprintf(&b, "%v\t%s\n", ManagementAddress(i), d.Graph.Nodes[i].Name)
 		}
 	}
-	if err := d.store.write(hostsFile, []byte(b.String())); err != nil {
+	if err := d.Store.write(hostsFile, []byte(b.String())); err != nil {
 		return err
 	}
-	path := filepath.Join(d.store.dir, hostsFile)
+	path := filepath.Join(d.Store.dir, hostsFile)
 	if err := os.Chmod(path, 0o644); err != nil {
 		return fmt.Errorf("let programs read %s: %w", path, err)
 	}

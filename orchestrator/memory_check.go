@@ -15,7 +15,7 @@ import (
 // lab is brought up all the same.
 func (d *Deployed) warnMemory() {
 	var i unix.Sysinfo_t
-	if _, ok := d.o.Engine.(engine.Spread); ok || unix.Sysinfo(&i) != nil { // a lab on several machines is refused; what is not known is not said
+	if _, ok := d.Options.Engine.(engine.Spread); ok || unix.Sysinfo(&i) != nil { // a lab on several machines is refused; what is not known is not said
 		return
 	}
 	if why := memoryShortage(len(d.Graph.Nodes)+len(d.Lab.Replicas()), i.Totalram*uint64(i.Unit)); why != "" {

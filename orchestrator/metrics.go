@@ -30,7 +30,7 @@ const metricsWait = 10 * time.Second
 // once, and under it every node's.
 func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	all := make(prometheus.Gatherers, len(d.Graph.Nodes))
-	err := d.each(func(i int) error {
+	err := d.Each(func(i int) error {
 		families, err := fetchMetrics(ctx, d.dialMetrics(i))
 		if err != nil {
 			return fmt.Errorf("metrics of node %s: %w", d.Graph.Nodes[i].Name, err)
@@ -49,7 +49,7 @@ func (d *Deployed) dialMetrics(node int) dialer {
 	name := d.Graph.Nodes[node].Name
 	return func(ctx context.Context) (net.Conn, error) {
 		if d.spread == nil {
-			return dialerOf(filepath.Join(d.store.nodePath(name), counters.MetricsSocket))(ctx)
+			return dialerOf(filepath.Join(d.Store.nodePath(name), counters.MetricsSocket))(ctx)
 		}
 		return d.callShare(ctx, &d.spread.Machines[d.spread.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
 	}
@@ -79,7 +79,7 @@ func fetchMetrics(ctx context.Context, dial dialer) ([]*dto.MetricFamily, error)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, messageMax))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, MessageMax))
 	if err = errors.Join(err, answer.Body.Close()); err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 	for i := range names {
 		names[i] = d.Graph.Nodes[i].Name
 	}
-	each := d.each
+	each := d.Each
 	if d.spread != nil {
 		each = func(f func(node int) error) error {
 			return d.eachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
@@ -63,7 +63,7 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 
 // reach reports whether a machine's share of a lab answers, and says so when that has changed.
 func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) error {
-	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
 	switch {
 	case err == nil:
 		err = c.Close()

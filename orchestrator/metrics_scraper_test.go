@@ -84,7 +84,7 @@ func (x *farShares) Dial(ctx context.Context, _ string, m *engine.Machine) (net.
 func TestScrapeSpread(t *testing.T) {
 	x := &farShares{sockets: map[string]string{}}
 	names := []string{"h0", "h1", "h2", "h3"}
-	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, o: Options{Engine: x}}
+	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, Options: Options{Engine: x}}
 	for _, name := range names {
 		d.Graph.Nodes = append(d.Graph.Nodes, topo.Node{Name: name})
 		x.sockets[name] = told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n")

@@ -248,14 +248,14 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 
 // mpiHosts returns the nodes of the hosts at which ranks are, each once.
 func (d *Deployed) mpiHosts(ctx context.Context, ranks []string, x *Execution) (at []engine.Running, err error) {
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil {
 		return nil, err
 	}
 	if !d.managed(&st) {
 		return nil, fmt.Errorf("lab %s has no management network, by which mpirun starts ranks: mcastlab deploy --management", d.Lab.Name)
 	}
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}

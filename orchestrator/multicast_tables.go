@@ -44,7 +44,7 @@ func (t *multicastTables) begin(ctx context.Context, group uint32, ips []uint32)
 		t.mu.Lock()
 		t.switches[group] = append(t.switches[group], e.Switch)
 		t.mu.Unlock()
-		if _, err := t.d.nodes[e.Switch].SetMulticast(ctx, m); err != nil {
+		if _, err := t.d.Nodes[e.Switch].SetMulticast(ctx, m); err != nil {
 			return fmt.Errorf("tell %s of a multicast group: %w", t.d.Graph.Nodes[e.Switch].Name, err)
 		}
 	}
@@ -53,7 +53,7 @@ func (t *multicastTables) begin(ctx context.Context, group uint32, ips []uint32)
 
 // end takes a group out of the switches.
 func (t *multicastTables) end(ctx context.Context, group uint32) error {
-	if p := t.d.plane; p != nil {
+	if p := t.d.Plane; p != nil {
 		return p.endMulticast(ctx, t.run, group&^wire.MulticastNet)
 	}
 	t.mu.Lock()
@@ -62,7 +62,7 @@ func (t *multicastTables) end(ctx context.Context, group uint32) error {
 	t.mu.Unlock()
 	var errs []error
 	for _, sw := range all {
-		if _, err := t.d.nodes[sw].SetMulticast(ctx, &nodeapi.MulticastEntry{Group: group}); err != nil {
+		if _, err := t.d.Nodes[sw].SetMulticast(ctx, &nodeapi.MulticastEntry{Group: group}); err != nil {
 			errs = append(errs, fmt.Errorf("have %s forget a multicast group: %w", t.d.Graph.Nodes[sw].Name, err))
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -58,13 +57,13 @@ type call struct {
 // again.
 type leases struct {
 	mu    sync.Mutex
-	store *store
-	plane *controlPlane
+	store *Store
+	plane *ControlPlane
 	run   string
 }
 
-// leasesMax is the number of lower halves that are leased; the others are those of programs, and those that the lab file can name.
-const leasesMax = programGroupFirst - 1
+// LeasesMax is the number of lower halves that are leased; the others are those of programs, and those that the lab file can name.
+const LeasesMax = programGroupFirst - 1
 
 // next leases one to a rank.
 func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
@@ -80,28 +79,11 @@ func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
 		return 0, err
 	case !ok:
 		return 0, fmt.Errorf("lab %s is not up any more", l.store.lab)
-	case st.Leased >= leasesMax:
-		return 0, fmt.Errorf("all %d McstIDs of the lab have been used: destroy and deploy it", leasesMax)
+	case st.Leased >= LeasesMax:
+		return 0, fmt.Errorf("all %d McstIDs of the lab have been used: destroy and deploy it", LeasesMax)
 	}
 	st.Leased++
 	return st.Leased, l.store.put(st)
-}
-
-// startOf returns what the ranks of a workload are told first.
-func (d *Deployed) startOf(w runner.Workload, now vtime.Time) *nodeapi.Start {
-	start := &nodeapi.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(now)}
-	for i, p := range w.Peers {
-		if p != nil {
-			start.Peers = append(start.Peers, &nodeapi.Peer{
-				Rank: uint32(i), Qpn: uint32(p.QPN), SendPsn: uint32(p.SendPSN), ReceivePsn: uint32(p.ReceivePSN), Va: p.VA, Rkey: p.RKey,
-			})
-		}
-	}
-	for _, h := range w.Hosts {
-		start.Names = append(start.Names, d.Graph.Nodes[h].Name)
-		start.Ips = append(start.Ips, d.Graph.Nodes[h].IP)
-	}
-	return start
 }
 
 // runJob runs a workload's ranks to their end.
@@ -115,13 +97,13 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	if err := b.prepare(ctx, d, w); err != nil {
 		return err
 	}
-	start := d.startOf(w, b.clock.now())
+	start := d.StartOf(w, b.clock.now())
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
 	for i, h := range w.Hosts {
 		if external(i) {
 			continue
 		}
-		s, err := d.nodes[h].Job(ctx)
+		s, err := d.Nodes[h].Job(ctx)
 		if err != nil {
 			return fmt.Errorf("start rank %d on %s: %w", i, d.Graph.Nodes[h].Name, err)
 		}
@@ -175,7 +157,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 
 // prepare makes the board that of one workload.
 func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (err error) {
-	if err := d.awaitAgents(ctx); err != nil {
+	if err := d.AwaitAgents(ctx); err != nil {
 		return err
 	}
 	n := len(w.Hosts)

@@ -19,7 +19,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
@@ -63,24 +62,24 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err != nil {
 		return err
 	}
-	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
+	if err := d.Store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.write(labFile, checksum.Comment(message)); err != nil {
+	if err := d.Store.write(labFile, checksum.Comment(message)); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err == nil {
-		err = d.store.write(engine.PlacementFile, checksum.Object(append(text, '\n')))
+		err = d.Store.write(engine.PlacementFile, checksum.Object(append(text, '\n')))
 	}
 	if err != nil {
 		return err
 	}
 	st := state{
-		Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
-		Management: d.managed(&state{}), Attach: d.o.Attach,
+		Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.Options.Version,
+		Management: d.managed(&state{}), Attach: d.Options.Attach,
 	}
-	if err := d.store.put(st); err != nil {
+	if err := d.Store.put(st); err != nil {
 		return err
 	}
 	for _, u := range p.Userspace {
@@ -102,10 +101,10 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
-	d.log("%d nodes and %d links, %d of them between machines, made in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
+	d.Log("%d nodes and %d links, %d of them between machines, made in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
 		d.crossing(p.At), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
 	st.Phase = phaseUp
-	return d.store.put(st)
+	return d.Store.put(st)
 }
 
 // makeShares has each machine make its share, tries the links between them, and then has nodes get the sockets.
@@ -244,7 +243,7 @@ func (d *Deployed) writePlacement(ctx context.Context, e engine.Spread, w io.Wri
 	if err != nil {
 		return err
 	}
-	carried, err := runner.Traffic(ctx, d.Lab, d.env())
+	carried, err := runner.Traffic(ctx, d.Lab, d.Env())
 	if err != nil {
 		return err
 	}
@@ -294,11 +293,11 @@ func how(p *engine.Placement, a, b int) string {
 
 // loadSpread reads the placement of a lab that is up.
 func (d *Deployed) loadSpread() error {
-	if _, ok := d.o.Engine.(engine.Spread); !ok {
+	if _, ok := d.Options.Engine.(engine.Spread); !ok {
 		return nil
 	}
 	p := &engine.Placement{}
-	b, err := os.ReadFile(filepath.Join(d.store.dir, engine.PlacementFile))
+	b, err := os.ReadFile(filepath.Join(d.Store.dir, engine.PlacementFile))
 	if err == nil {
 		err = checksum.ReadObject(b, p)
 	}
@@ -325,7 +324,7 @@ func (d *Deployed) eachMachine(f func(i int, m *engine.Machine) error) error {
 
 // askShare asks the process of a machine's share something.
 func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
-	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
 	if err != nil {
 		return a, err
 	}
@@ -340,7 +339,7 @@ func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.R
 
 // callShare calls the process of a machine's share. The connection is what the answer leaves.
 func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
-	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
 	if err != nil {
 		return nil, err
 	}
@@ -356,8 +355,8 @@ func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.
 	return c, nil
 }
 
-// where returns the name of a node, with that of its machine if the lab has several.
-func (d *Deployed) where(node string) string {
+// Where returns the name of a node, with that of its machine if the lab has several.
+func (d *Deployed) Where(node string) string {
 	if d.spread == nil {
 		return node
 	}
@@ -377,7 +376,7 @@ func (d *Deployed) machineOf(node string) (machine int, ok bool) {
 }
 
 // dialNode prepares the connection to the agent of a node, wherever it is.
-func (d *Deployed) dialNode(node int) (*client, error) {
+func (d *Deployed) dialNode(node int) (*Agent, error) {
 	name := d.Graph.Nodes[node].Name
 	if d.spread == nil {
 		return dial(name, d.agentSocket(name), callWait)
@@ -386,38 +385,4 @@ func (d *Deployed) dialNode(node int) (*client, error) {
 	return dialAt(name, "passthrough:///"+name, callWait, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return d.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
 	}))
-}
-
-// coordinator makes the coordinator of a run in virtual time, and hands the nodes their memory.
-func (r *lockstepRun) coordinator() (err error) {
-	if r.d.spread == nil {
-		r.coord, err = lockstep.NewCoordinator(&r.cfg)
-		return err
-	}
-	all := make([]*lockstep.Machine, len(r.d.spread.Machines))
-	err = r.d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := r.d.callShare(r.ctx, m, shareapi.Request{Do: shareapi.Steps})
-		if err == nil {
-			all[i] = lockstep.NewMachine(m.String(), c)
-		}
-		return err
-	})
-	if err != nil {
-		for _, m := range all {
-			if m != nil {
-				err = errors.Join(err, m.Close())
-			}
-		}
-		return err
-	}
-	r.coord, err = lockstep.NewSpread(&r.cfg, all, r.d.spread.At)
-	return err
-}
-
-// handOver hands the nodes the memory of the run, unless their machines have.
-func (r *lockstepRun) handOver() error {
-	if r.d.spread != nil {
-		return nil
-	}
-	return r.coord.HandOver(r.d.handMemory)
 }

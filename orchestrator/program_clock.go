@@ -56,7 +56,7 @@ func (x *Execution) byKernelStamps() bool {
 
 // since returns when the lab was deployed, in seconds since 1970: then its time begins for programs.
 func (d *Deployed) since() (int64, error) {
-	st, ok, err := d.store.get()
+	st, ok, err := d.Store.get()
 	if err == nil && !ok {
 		err = errors.New("the lab is not deployed any more")
 	}

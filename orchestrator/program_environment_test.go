@@ -41,7 +41,10 @@ func TestProgramEnvironments(t *testing.T) {
 	argv := []string{"sh", "-c", "true"}
 	for _, mpi := range []bool{false, true} {
 		label := map[bool]string{false: "alone", true: "mpi"}[mpi]
-		_, workload, err := d.newProgramJob(folder, runner.Workload{Label: label, Prepared: apps.Prepared{Hosts: []int{0}}}, apps.HostProgram{Argv: argv, MPI: mpi})
+		_, workload, err := newProgramJob(&ProgramJob{
+			Deployed: d, Folder: folder, Workload: runner.Workload{Label: label, Prepared: apps.Prepared{Hosts: []int{0}}},
+			Program: apps.HostProgram{Argv: argv, MPI: mpi},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ const (
 // nextProgramGroup returns the next McstID for programs. Commands that run at the same time get different ones.
 func (d *Deployed) nextProgramGroup() (id uint32, err error) {
 	fail := func(err error) (uint32, error) { return 0, fmt.Errorf("find a group address for programs: %w", err) }
-	f, err := os.OpenFile(filepath.Join(d.store.dir, "groups"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(d.Store.dir, "groups"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fail(err)
 	}
@@ -81,7 +81,7 @@ func (d *Deployed) offerAt(hosts []string) (*groupOffers, error) {
 // dialProgram connects to a host's ProgramSocket, wherever the host is.
 func (d *Deployed) dialProgram(host string) (io.ReadWriteCloser, error) {
 	if d.spread == nil {
-		return nodeapi.DialProgram(filepath.Join(d.store.nodePath(host), nodeapi.ProgramSocket))
+		return nodeapi.DialProgram(filepath.Join(d.Store.nodePath(host), nodeapi.ProgramSocket))
 	}
 	at, ok := d.machineOf(host)
 	if !ok {

@@ -14,81 +14,60 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // programsDir is the folder in a run's folder that has what programs of this machine have written, by workload.
 const programsDir = "programs"
 
-// What ends programs before they have ended themselves.
+// Causes that end programs because of others.
 var (
-	errTimeout  = errors.New("its timeout was over")
 	errOthers   = errors.New("another rank had failed")
 	errNoneLeft = errors.New("all have ended")
-	errStuck    = errors.New("nothing that it waited for could happen any more")
 )
 
-// programJob is a workload whose ranks are programs of this machine.
+// programJob is a job with where its programs run and write.
 type programJob struct {
-	d      *Deployed
-	now    func() vtime.Time
-	p      apps.HostProgram
-	hosts  []string       // by rank
-	folder *runner.Folder // of the run
-	dir    string         // in it, of what they write
-	emit   func(rank int, record []byte)
-	over   func(failed bool) // called, if not nil, when the program of a rank has ended
+	*ProgramJob
+	hosts []string // by rank
+	dir   string   // in the run's folder, of what they write
 }
 
-// hostPrograms runs a program of this machine at each rank of a workload. Their exit codes are results, and
-// what keeps them from being started is an error.
-func (r *dilatedRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.HostProgram, emit func(int, []byte)) error {
-	defer r.showProgress(ctx)()
-	if err := r.step(ctx, w.Label); err != nil {
-		return err
-	}
-	j, x, err := r.d.newProgramJob(r.Folder, w, p)
+// PrepareJob prepares a workload whose ranks are programs of this server. It is a ProgramPreparer. Exit codes are
+// results, and what keeps programs from being started is an error.
+func PrepareJob(job *ProgramJob) (run func(context.Context) error, err error) {
+	j, x, err := newProgramJob(job)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	j.now, j.emit = r.clock.now, func(rank int, record []byte) {
-		if ctx.Err() == nil { // how programs of an interrupted run have ended says nothing of them
-			emit(rank, record)
-		}
+	if x.tagged && !x.inTurns {
+		return func(ctx context.Context) error { return j.mpirun(ctx, x) }, nil
 	}
-	timed, over := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), errTimeout)
-	defer over()
-	if p.MPI {
-		err = j.mpirun(timed, x)
-	} else {
-		err = j.each(timed, x)
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return func(ctx context.Context) error { return j.each(ctx, x) }, nil
 }
 
-// newProgramJob returns a workload whose ranks are programs of this machine, and what is to be executed.
-func (d *Deployed) newProgramJob(run *runner.Folder, w runner.Workload, p apps.HostProgram) (j *programJob, x Execution, err error) {
-	j = &programJob{d: d, p: p, folder: run, dir: filepath.Join(programsDir, w.Label)}
-	for _, h := range w.Hosts {
-		j.hosts = append(j.hosts, d.Graph.Nodes[h].Name)
+// newProgramJob makes the folder of a job's output, and returns what is to be executed.
+func newProgramJob(job *ProgramJob) (j *programJob, x Execution, err error) {
+	p := &job.Program
+	j = &programJob{ProgramJob: job, dir: filepath.Join(programsDir, job.Workload.Label)}
+	for _, h := range job.Workload.Hosts {
+		j.hosts = append(j.hosts, job.Deployed.Graph.Nodes[h].Name)
 	}
-	if err := run.MkdirAll(j.dir); err != nil {
+	if err := job.Folder.MkdirAll(j.dir); err != nil {
 		return nil, x, fmt.Errorf("make a folder for what programs write: %w", err)
 	}
 	library, err := Library()
 	x = NewExecution(p.Argv, library, p.MPI)
 	x.tagged = p.MPI
+	if job.InTurns {
+		x.inTurns, x.Clock = true, ClockLab
+	}
 	return j, x, err
 }
 
 // each runs the program at each rank by itself. When one fails, the others have programGrace to end.
 func (j *programJob) each(ctx context.Context, x Execution) error {
-	found, err := j.d.o.Engine.Find(ctx, j.d.Lab.Name)
+	found, err := j.Deployed.Options.Engine.Find(ctx, j.Deployed.Lab.Name)
 	if err != nil {
 		return err
 	}
@@ -103,7 +82,7 @@ func (j *programJob) each(ctx context.Context, x Execution) error {
 			return fmt.Errorf("run %s: the node %s of rank %d does not run", x.Argv[0], h, i)
 		}
 	}
-	all, err := j.d.programs(at, &x)
+	all, err := j.Deployed.programs(at, &x)
 	if err != nil {
 		return err
 	}
@@ -123,8 +102,8 @@ func (j *programJob) each(ctx context.Context, x Execution) error {
 			if errs[i] != nil || exits[i].Failed() {
 				time.AfterFunc(programGrace, func() { stop(errOthers) })
 			}
-			if j.over != nil {
-				j.over(errs[i] != nil || exits[i].Failed())
+			if j.Ended != nil {
+				j.Ended(errs[i] != nil || exits[i].Failed())
 			}
 		})
 	}
@@ -150,9 +129,9 @@ func (j *programJob) one(ctx context.Context, i int, p *program) (x apps.Exit, e
 	if err != nil {
 		return x, errors.Join(err, out.close())
 	}
-	x = apps.Exit{Rank: i, Host: p.node, From: j.now()}
+	x = apps.Exit{Rank: i, Host: p.node, From: j.Now()}
 	x.Code, err = p.run(ctx, nil, out, errOut)
-	x.To = j.now()
+	x.To = j.Now()
 	j.judge(ctx, &x, errOut)
 	return x, errors.Join(err, out.close(), errOut.close())
 }
@@ -165,10 +144,10 @@ func (j *programJob) mpirun(ctx context.Context, x Execution) error {
 		return err
 	}
 	x.Out, x.ErrOut = split, errOut
-	e := apps.Exit{Rank: -1, Host: j.hosts[0], From: j.now()}
-	e.Code, err = j.d.MPIRun(ctx, j.hosts, x)
-	e.To = j.now()
-	if errors.Is(context.Cause(ctx), errTimeout) && err != nil { // which daemon was the first to end says nothing
+	e := apps.Exit{Rank: -1, Host: j.hosts[0], From: j.Now()}
+	e.Code, err = j.Deployed.MPIRun(ctx, j.hosts, x)
+	e.To = j.Now()
+	if errors.Is(context.Cause(ctx), ErrTimeout) && err != nil { // which daemon was the first to end says nothing
 		e.Code, err = signalBase+int(syscall.SIGTERM), nil
 	}
 	j.judge(ctx, &e, errOut)
@@ -186,10 +165,10 @@ func (j *programJob) mpirun(ctx context.Context, x Execution) error {
 
 // judge says of a program that has ended why it was ended, if it was, and of one that has failed what it said last.
 func (j *programJob) judge(ctx context.Context, x *apps.Exit, errOut *outputFile) {
-	if why := context.Cause(ctx); errors.Is(why, errTimeout) || errors.Is(why, errOthers) || errors.Is(why, errStuck) {
+	if why := context.Cause(ctx); errors.Is(why, ErrTimeout) || errors.Is(why, errOthers) || errors.Is(why, ErrStuck) {
 		x.Why = why.Error()
-		if errors.Is(why, errTimeout) {
-			x.Timeout = j.p.Timeout
+		if errors.Is(why, ErrTimeout) {
+			x.Timeout = j.Program.Timeout
 		}
 	}
 	if x.Failed() {
@@ -203,13 +182,13 @@ func (j *programJob) record(rank int, x *apps.Exit) error {
 	if err != nil {
 		return fmt.Errorf("write how rank %d has ended: %w", rank, err)
 	}
-	j.emit(rank, b)
+	j.Emit(rank, b)
 	return nil
 }
 
 // keep opens a file for what a program writes.
 func (j *programJob) keep(name string) (*outputFile, error) {
-	f, err := j.folder.Create(filepath.Join(j.dir, name))
+	f, err := j.Folder.Create(filepath.Join(j.dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("keep what a program writes: %w", err)
 	}

@@ -36,8 +36,8 @@ func attachedAt(p *engine.Placement, host, at string) (machine int, name string,
 // placeOutside moves the nodes of external hosts to the machines where their interfaces are.
 func (d *Deployed) placeOutside(p *engine.Placement) error {
 	used := map[string]string{}
-	for _, host := range slices.Sorted(maps.Keys(d.o.Attach)) {
-		at := d.o.Attach[host]
+	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
+		at := d.Options.Attach[host]
 		if d.Lab.ExternalHost(host) == nil {
 			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, d.Lab.Name, externalsOf(d.Lab))
 		}
@@ -52,7 +52,7 @@ func (d *Deployed) placeOutside(p *engine.Placement) error {
 		used[at], p.At[node] = host, machine
 	}
 	for _, host := range d.Lab.Externals() {
-		if d.o.Attach[host] == "" {
+		if d.Options.Attach[host] == "" {
 			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=MACHINE/INTERFACE", host, d.Lab.Name, host)
 		}
 	}
@@ -62,7 +62,7 @@ func (d *Deployed) placeOutside(p *engine.Placement) error {
 // attachHere returns the interfaces of a machine, by external host.
 func (d *Deployed) attachHere(machine int) (map[string]string, error) {
 	here := map[string]string{}
-	for host, at := range d.o.Attach { // independent of each other
+	for host, at := range d.Options.Attach { // independent of each other
 		i, name, err := attachedAt(d.spread, host, at)
 		if err != nil {
 			return nil, err
@@ -103,10 +103,10 @@ func (x *worker) port(node string) (*shareapi.Outside, error) {
 // portOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
 func (d *Deployed) portOf(ctx context.Context, host string) (shareapi.Outside, error) {
 	if d.spread == nil {
-		name := d.o.Attach[host]
+		name := d.Options.Attach[host]
 		return shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
 	}
-	machine, _, err := attachedAt(d.spread, host, d.o.Attach[host])
+	machine, _, err := attachedAt(d.spread, host, d.Options.Attach[host])
 	if err != nil {
 		return shareapi.Outside{}, err
 	}

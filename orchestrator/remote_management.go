@@ -18,7 +18,7 @@ func (x *worker) makeHub(d *Deployed) (err error) {
 	if !d.share.Management {
 		return nil
 	}
-	d.o.Management = true
+	d.Options.Management = true
 	if x.hub, err = netdev.PrivateHub(); err != nil {
 		return err
 	}

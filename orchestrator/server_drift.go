@@ -31,7 +31,7 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	if err != nil {
 		return x, err
 	}
-	st, _, err := d.store.get()
+	st, _, err := d.Store.get()
 	if err != nil {
 		return x, err
 	}
@@ -65,11 +65,11 @@ func (d *Deployed) refuseRepair(x drift) error {
 	what := ""
 	switch {
 	case len(x.nodes) > 0:
-		what = fmt.Sprintf("node %s is gone", d.where(d.Graph.Nodes[x.nodes[0]].Name))
+		what = fmt.Sprintf("node %s is gone", d.Where(d.Graph.Nodes[x.nodes[0]].Name))
 	case len(x.replicas) > 0:
-		what = fmt.Sprintf("node %s is gone", d.where(x.replicas[0]))
+		what = fmt.Sprintf("node %s is gone", d.Where(x.replicas[0]))
 	case len(x.links) == 0:
-		what = fmt.Sprintf("host %s is not on the management network", d.where(d.Graph.Nodes[x.unmanaged[0]].Name))
+		what = fmt.Sprintf("host %s is not on the management network", d.Where(d.Graph.Nodes[x.unmanaged[0]].Name))
 	default:
 		what = fmt.Sprintf("link %s is gone", d.Graph.LinkName(x.links[0]))
 	}

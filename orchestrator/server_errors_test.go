@@ -31,11 +31,11 @@ func TestBlame(t *testing.T) {
 		}
 		return nil
 	}
-	if err := d.each(fail); err == nil || !strings.HasPrefix(err.Error(), "node "+g.Nodes[1].Name) {
+	if err := d.Each(fail); err == nil || !strings.HasPrefix(err.Error(), "node "+g.Nodes[1].Name) {
 		t.Errorf("of one machine: %v", err)
 	}
 	d.spread = &engine.Placement{At: []int{0, 1, 1, 0}, Machines: []engine.Machine{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}
-	err = d.each(fail)
+	err = d.Each(fail)
 	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatalf("of two machines: %v", err)
 	}

@@ -24,7 +24,7 @@ import (
 // StateDir is where deployed labs keep their state: one folder each, root's own.
 const StateDir = "/run/mcastlab"
 
-// store is the folder of one lab: the plan it was deployed by, the log of intents, and a
+// Store is the folder of one lab: the plan it was deployed by, the log of intents, and a
 // folder for each node.
 //
 //	lab.json      the lab, as nodes are told of it (labspec.Encode)
@@ -35,7 +35,7 @@ const StateDir = "/run/mcastlab"
 //	n/NODE.log    a node's standard error, of nodes that are processes
 //	management    holds the network namespace of the management network
 //	d/NODE/       what a node that is a process keeps across restarts; its user owns it
-type store struct {
+type Store struct {
 	lab, dir string
 	lock     *os.File
 }
@@ -72,16 +72,16 @@ const (
 
 // storeOf returns the folder of a lab. Names come from command lines too: one that cannot
 // be a lab's could lead out of StateDir, where root then reads, writes and removes.
-func storeOf(name string) (*store, error) {
+func storeOf(name string) (*Store, error) {
 	if !lab.NameOK(name) {
 		return nil, fmt.Errorf("%q cannot be the name of a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
 	}
-	return &store{lab: name, dir: filepath.Join(StateDir, name)}, nil
+	return &Store{lab: name, dir: filepath.Join(StateDir, name)}, nil
 }
 
 // open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
 // log, if not nil, is told of the wait.
-func (s *store) open(log func(format string, args ...any)) error {
+func (s *Store) open(log func(format string, args ...any)) error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return fmt.Errorf("open state of lab %s: %w", s.lab, needRoot(err))
 	}
@@ -129,7 +129,7 @@ func needRoot(err error) error {
 }
 
 // close releases the lock.
-func (s *store) close() error {
+func (s *Store) close() error {
 	if s.lock == nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *store) close() error {
 
 // intend records an effect that is about to happen. Once it has returned, the record survives a
 // loss of power.
-func (s *store) intend(effect, object string) error {
+func (s *Store) intend(effect, object string) error {
 	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
 	if err == nil {
 		err = failpoint.At("write intent: "+effect, func() error { return appendTo(osDisk{}, filepath.Join(s.dir, "intents.jsonl"), append(b, '\n')) })
@@ -153,7 +153,7 @@ func (s *store) intend(effect, object string) error {
 
 // put replaces state.json. After a loss of power the file has the old or the new content, and once
 // put has returned the new one.
-func (s *store) put(st state) error {
+func (s *Store) put(st state) error {
 	b, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
@@ -161,7 +161,7 @@ func (s *store) put(st state) error {
 	return s.write("state.json", checksum.Object(append(b, '\n')))
 }
 
-func (s *store) write(name string, b []byte) error {
+func (s *Store) write(name string, b []byte) error {
 	path := filepath.Join(s.dir, name)
 	err := failpoint.At("write "+name, func() error { return replace(osDisk{}, path, b) })
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *store) write(name string, b []byte) error {
 }
 
 // get reads state.json; ok is false if the lab is not deployed.
-func (s *store) get() (st state, ok bool, err error) {
+func (s *Store) get() (st state, ok bool, err error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, "state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, false, nil
@@ -186,7 +186,7 @@ func (s *store) get() (st state, ok bool, err error) {
 }
 
 // deployed reads the lab as it was deployed. One that another version has deployed may be unreadable.
-func (s *store) deployed(st *state) (*lab.Lab, error) {
+func (s *Store) deployed(st *state) (*lab.Lab, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, labFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -205,13 +205,13 @@ func (s *store) deployed(st *state) (*lab.Lab, error) {
 }
 
 // under reports whether the lab was deployed under an engine.
-func (s *store) under(e engine.Engine) bool {
+func (s *Store) under(e engine.Engine) bool {
 	st, ok, err := s.get()
 	return err != nil || ok && st.Engine == e.Name()
 }
 
 // nodeDir makes a node's folder, open to its user alone.
-func (s *store) nodeDir(node string) (string, error) {
+func (s *Store) nodeDir(node string) (string, error) {
 	dir := s.nodePath(node)
 	err := failpoint.At("make node folder", func() error {
 		if err := os.RemoveAll(dir); err != nil { // sockets of a node that has died
@@ -226,7 +226,7 @@ func (s *store) nodeDir(node string) (string, error) {
 }
 
 // dataDir makes the folder of what a node keeps, if there is none.
-func (s *store) dataDir(node string) (string, error) {
+func (s *Store) dataDir(node string) (string, error) {
 	dir := filepath.Join(s.dir, "d", node)
 	if err := failpoint.At("make data folder", func() error { return ownDir(dir) }); err != nil {
 		return "", fmt.Errorf("make data folder of node %s: %w", node, err)
@@ -246,7 +246,7 @@ func ownDir(dir string) error {
 }
 
 // forget removes the folders of what nodes keep.
-func (s *store) forget(nodes []string) error {
+func (s *Store) forget(nodes []string) error {
 	for _, n := range nodes {
 		if err := os.RemoveAll(filepath.Join(s.dir, "d", n)); err != nil {
 			return fmt.Errorf("remove data folder of node %s: %w", n, err)
@@ -255,10 +255,10 @@ func (s *store) forget(nodes []string) error {
 	return nil
 }
 
-func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
+func (s *Store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
 
 // remove removes the folder, and with it the lock.
-func (s *store) remove() error {
+func (s *Store) remove() error {
 	if err := failpoint.At("remove management network", func() error { return netdev.Release(s.hubPath()) }); err != nil {
 		return fmt.Errorf("remove lab %s: %w", s.lab, err)
 	}
@@ -272,6 +272,6 @@ func (s *store) remove() error {
 
 // LogFile returns where a node that is a process writes its standard error.
 func LogFile(lab, node string) string {
-	s := &store{lab: lab, dir: filepath.Join(StateDir, lab)}
+	s := &Store{lab: lab, dir: filepath.Join(StateDir, lab)}
 	return s.nodePath(node) + ".log"
 }

@@ -30,7 +30,7 @@ import (
 // TestLeases: a McstID is given once in the life of a lab, whoever asks and however often
 // commands come and go.
 func TestLeases(t *testing.T) {
-	s := &store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", dir: t.TempDir()}
 	if _, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
 		t.Error("a lab that is not up has a McstID")
 	}
@@ -47,7 +47,7 @@ func TestLeases(t *testing.T) {
 			want++
 		}
 	}
-	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: leasesMax}); err != nil {
+	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: LeasesMax}); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
@@ -105,7 +105,7 @@ func root(t *testing.T) {
 }
 
 // storeFor returns the folder of a lab that may have that name.
-func storeFor(t *testing.T, name string) *store {
+func storeFor(t *testing.T, name string) *Store {
 	t.Helper()
 	s, err := storeOf(name)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestNamesStayInside(t *testing.T) {
 // through, and not be read. What a node keeps stays, and its sockets do not.
 func TestFoldersOfNodes(t *testing.T) {
 	root(t)
-	s := &store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", dir: t.TempDir()}
 	for name, make := range map[string]func(string) (string, error){"sockets": s.nodeDir, "data": s.dataDir} { // independent of each other
 		dir, err := make("h0")
 		if err != nil {
@@ -210,21 +210,21 @@ func TestDestroyTrouble(t *testing.T) {
 	}
 	defer func() { _ = other.close() }()
 	sick := errors.New("it is sick")
-	up := func(s *store) error { return s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}) }
+	up := func(s *Store) error { return s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}) }
 	for _, c := range []struct {
 		what    string
-		prepare func(s *store) error
+		prepare func(s *Store) error
 		b       broken
 		want    error
 	}{
 		{"an empty folder", nil, broken{}, nil},
-		{"a folder with a state that was not written to its end", func(s *store) error { return s.write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
+		{"a folder with a state that was not written to its end", func(s *Store) error { return s.write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
 		{"a lab that is up", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
-		{"a lab whose state cannot be written", func(s *store) error {
+		{"a lab whose state cannot be written", func(s *Store) error {
 			return errors.Join(up(s), os.Mkdir(filepath.Join(s.dir, "state.json.tmp"), 0o700), os.WriteFile(filepath.Join(s.dir, "state.json.tmp", "x"), nil, 0o600))
 		}, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"an engine that does not answer and has the lab", up, broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
-		{"an engine that does not answer and may have the lab", func(s *store) error { return s.write("state.json", []byte("{")) },
+		{"an engine that does not answer and may have the lab", func(s *Store) error { return s.write("state.json", []byte("{")) },
 			broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
 		{"an engine that does not answer and never had it", up, broken{name: "c", find: engine.ErrUnavailable}, nil},
 		{"nodes that do not end", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}, remove: sick}, sick},
@@ -409,7 +409,7 @@ func TestOtherVersion(t *testing.T) {
 
 // TestDamagedState: what a lab's folder says is not believed if it is not as it was written, and an older version's is.
 func TestDamagedState(t *testing.T) {
-	s := &store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", dir: t.TempDir()}
 	l, err := lab.Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\n"))
 	if err != nil {
 		t.Fatal(err)

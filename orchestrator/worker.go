@@ -32,7 +32,7 @@ func Folder(lab string) string { return filepath.Join(StateDir, lab) }
 // worker is the process of a share.
 type worker struct {
 	o      Options
-	store  *store
+	store  *Store
 	log    func(format string, args ...any)
 	mu     sync.Mutex // of what changes the machine
 	d      *Deployed  // nil: nothing has been made
@@ -179,7 +179,7 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 		}
 		mine[i], nodes = true, append(nodes, node)
 	}
-	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.store.intend); err != nil {
+	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.Store.intend); err != nil {
 		return err
 	}
 	for _, name := range d.Lab.Replicas() {
@@ -412,5 +412,5 @@ func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
 
 // handMemory hands files of the shared memory of a run to a node.
 func (d *Deployed) handMemory(node int, files []*os.File) error {
-	return nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
+	return nodeapi.SendFiles(filepath.Join(d.Store.nodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
 }

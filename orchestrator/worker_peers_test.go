@@ -52,7 +52,7 @@ func sharesOf(t *testing.T) [2]*worker {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		x := &worker{o: o, store: &store{lab: l.Name, dir: dir}, log: func(string, ...any) {}, d: d}
+		x := &worker{o: o, store: &Store{lab: l.Name, dir: dir}, log: func(string, ...any) {}, d: d}
 		p, err := x.listenHere(t.Context(), shareapi.PeersSocket)
 		if err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func (r *dilatedRun) rowOver(ctx context.Context, last bool) error {
 	}
 	lift := len(r.perRow) > 0 && !last
 	if lift {
-		if err := r.d.awaitAgents(ctx); err != nil { // the end of an agent-crash is that of its process
+		if err := r.d.AwaitAgents(ctx); err != nil { // the end of an agent-crash is that of its process
 			return err
 		}
 	}
@@ -104,9 +104,9 @@ func (r *dilatedRun) faultRows(ctx context.Context) (rows []runner.FaultRow, err
 
 // liftFaults removes the faults with the given ids from all nodes.
 func (d *Deployed) liftFaults(ctx context.Context, ids []string) error {
-	return d.each(func(i int) error {
-		if _, err := d.nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Ids: ids}); err != nil {
-			return fmt.Errorf("lift the row's faults at node %s: %w", d.nodes[i].name, err)
+	return d.Each(func(i int) error {
+		if _, err := d.Nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Ids: ids}); err != nil {
+			return fmt.Errorf("lift the row's faults at node %s: %w", d.Nodes[i].Name, err)
 		}
 		return nil
 	})
@@ -131,4 +131,31 @@ func (r *dilatedRun) ranks(ctx context.Context, w runner.Workload, emit func(int
 		return r.hostPrograms(ctx, w, k.HostProgram(), emit)
 	}
 	return r.job(ctx, w, emit, r.step)
+}
+
+// hostPrograms runs a program of this machine at each rank of a workload. Their exit codes are results, and
+// what keeps them from being started is an error.
+func (r *dilatedRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.HostProgram, emit func(int, []byte)) error {
+	defer r.showProgress(ctx)()
+	if err := r.step(ctx, w.Label); err != nil {
+		return err
+	}
+	run, err := r.o.Runners.Programs(&ProgramJob{
+		Deployed: r.d, Workload: w, Program: p, Folder: r.Folder, Now: r.clock.now,
+		Emit: func(rank int, record []byte) {
+			if ctx.Err() == nil { // how programs of an interrupted run have ended says nothing of them
+				emit(rank, record)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	timed, over := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), ErrTimeout)
+	defer over()
+	err = run(timed)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }

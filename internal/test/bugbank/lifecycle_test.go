@@ -19,8 +19,8 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "The state is written when the nodes are started",
 			edits: []patch.Edit{
-				{File: "orchestrator/deploy.go", Old: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
-				{File: "orchestrator/deploy.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
+				{File: "orchestrator/deploy.go", Old: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
+				{File: "orchestrator/deploy.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
 			},
 			test: "orchestrator TestStateFirst", root: true,
 		}},
@@ -78,7 +78,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestUpStays", root: true,
 		}, {
 			wrong: "One that is interrupted before it has done anything does so",
-			edits: edit("orchestrator/deploy.go", "\t\tif _, ok, serr := d.store.get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.store.remove())\n"),
+			edits: edit("orchestrator/deploy.go", "\t\tif _, ok, serr := d.Store.get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.Store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.Store.remove())\n"),
 			test:  "orchestrator TestUpStays", root: true,
 		}},
 	},
@@ -185,7 +185,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestLeases",
 		}, {
 			wrong: "When all McstIDs are used the first come again",
-			edits: edit("orchestrator/out_of_band.go", "case st.Leased >= leasesMax:", "case st.Leased >= 2*leasesMax:"),
+			edits: edit("orchestrator/out_of_band.go", "case st.Leased >= LeasesMax:", "case st.Leased >= 2*leasesMax:"),
 			test:  "orchestrator TestLeases",
 		}},
 	},

@@ -1,12 +1,10 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,8 +14,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
-	"github.com/mcastlab/mcastlab/lab/labspec"
-	"github.com/mcastlab/mcastlab/traces"
 )
 
 // userCapture is a capture that a user begins while a run in virtual time is under way.
@@ -124,41 +120,4 @@ func (h *runServer) Capture(p *nodeapi.PortRef, s grpc.ServerStreamingServer[nod
 		r.caps.users[number] = nil
 		return r.capture(uint32(len(r.caps.ends)+number), at, true)
 	}))
-}
-
-// captureRun writes the frames of a port, as Deployed.Capture does, while a run in virtual time is under way.
-func (d *Deployed) captureRun(ctx context.Context, run nodeapi.RunClient, e topo.End, w io.Writer, count int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s, err := run.Capture(ctx, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
-	if err != nil {
-		return fmt.Errorf("capture %s: %w", d.Graph.PortName(e), err)
-	}
-	slack := vtime.Duration(0)
-	for _, l := range d.Graph.Links {
-		slack = max(slack, l.Delay)
-	}
-	spec := labspec.Fabric(d.Lab, d.Graph)
-	slack += spec.Switch.Latency // a frame arrives behind a switch's pipeline
-	c, err := traces.NewCapture(w, d.Graph.PortName(e), slack, &traces.Budget{Left: 1 << 62})
-	if err != nil {
-		return err
-	}
-	if _, err = s.Recv(); err == nil {
-		err = c.Flush() // its reader may see that it has begun
-	}
-	for n := 0; err == nil && (count == 0 || n < count); n++ {
-		var f *nodeapi.CapturedFrame
-		if f, err = s.Recv(); err == nil {
-			c.Bytes(vtime.Time(f.Now), vtime.Time(f.At), f.Frame)
-			err = c.Flush()
-		}
-	}
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		err = nil // the run has ended, or the user has had enough
-	}
-	if err != nil {
-		err = fmt.Errorf("capture %s: %w", d.Graph.PortName(e), err)
-	}
-	return errors.Join(err, c.Close())
 }

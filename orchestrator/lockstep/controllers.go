@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // lockstepControllers is the lab's controllers as a run in virtual time has them. They live in wall time: lab time
@@ -30,31 +31,31 @@ type lockstepControllers struct {
 
 // begin tells the controllers of the run. Faults that nodes had at rest end, as the nodes do.
 func (p *lockstepControllers) begin() (err error) {
-	p.run, err = p.r.d.beginRun(p.r.ctx, p.r.Report.RunDir, true)
+	p.run, err = p.r.d.BeginRun(p.r.ctx, p.r.Report.RunDir, true)
 	return err
 }
 
 // over ends the faults that the run's timeline has applied to controllers, and tells them of its end.
 func (p *lockstepControllers) over(err error) {
 	d := p.r.d
-	if d.plane == nil {
+	if d.Plane == nil {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(p.r.ctx), overWait)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(p.r.ctx), orchestrator.EndWait)
 	defer stop()
-	if rerr := d.plane.resetControl(ctx, controlPrefix); rerr != nil {
-		d.log("the run's faults of controllers have not ended: %v", rerr)
+	if rerr := d.Plane.ResetControl(ctx, controlPrefix); rerr != nil {
+		d.Log("the run's faults of controllers have not ended: %v", rerr)
 	}
-	d.runOver(ctx, p.run, err)
+	d.EndRun(ctx, p.run, err)
 }
 
 // leaseGroup leases the lower half of a group's address that the run has not used.
 func (r *lockstepRun) leaseGroup() (uint32, error) {
-	if r.lease >= leasesMax {
-		return 0, fmt.Errorf("all %d group addresses of the run are used", leasesMax)
+	if r.lease >= orchestrator.LeasesMax {
+		return 0, fmt.Errorf("all %d group addresses of the run are used", orchestrator.LeasesMax)
 	}
 	r.lease++
-	if r.d.plane == nil {
+	if r.d.Plane == nil {
 		return r.lease, nil
 	}
 	return r.lease, r.plane.lease(r.lease)
@@ -75,7 +76,7 @@ func (p *lockstepControllers) lease(want uint32) error {
 			r.o.Say("lab time stands still at %v: the controllers have not decided for %v", at, planePatience)
 		}
 	})
-	x, err := r.d.tell(r.ctx, controller.Command{Kind: controller.KindLease, Run: p.run, Instant: int64(at)})
+	x, err := r.d.Command(r.ctx, controller.Command{Kind: controller.KindLease, Run: p.run, Instant: int64(at)})
 	late.Stop()
 	switch {
 	case r.ctx.Err() != nil:
@@ -107,7 +108,7 @@ func (p *lockstepControllers) SetControl(_ vtime.Time, crashed []string, cut []f
 	r := p.r
 	for id := range p.applied {
 		if _, stays := want[id]; !stays {
-			p.fail(r.d.plane.resetControl(r.ctx, id))
+			p.fail(r.d.Plane.ResetControl(r.ctx, id))
 		}
 	}
 	var add []*nodeapi.Fault
@@ -120,7 +121,7 @@ func (p *lockstepControllers) SetControl(_ vtime.Time, crashed []string, cut []f
 		p.fail(err)
 		add = append(add, &nodeapi.Fault{Id: id, Kind: string(s.Kind), Text: "of the run's timeline", Message: b})
 	}
-	p.fail(r.d.plane.addControl(r.ctx, add))
+	p.fail(r.d.Plane.AddControl(r.ctx, add))
 	p.applied = map[string]bool{}
 	for id := range want {
 		p.applied[id] = true

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // lockstepPrograms are the programs of a workload in virtual time. Each is a task of its node (nodeagent/verbs.Turns), which tells
@@ -30,18 +31,23 @@ type lockstepPrograms struct {
 
 // startPrograms starts the programs of a workload. Until they have ended, ranks record their times.
 func (r *lockstepRun) startPrograms(w runner.Workload, p apps.HostProgram) (*lockstepPrograms, error) {
-	j, x, err := r.d.newProgramJob(r.Folder, w, p)
-	if err != nil {
-		return nil, err
-	}
 	all := &lockstepPrograms{times: map[int]apps.Exit{}, exits: map[int]apps.Exit{}, ended: make(chan error, 1), emit: r.emit}
-	x.inTurns, x.Clock = true, ClockLab
-	j.now = func() vtime.Time { return 0 }
-	j.emit = func(rank int, record []byte) {
+	job := &orchestrator.ProgramJob{Deployed: r.d, Workload: w, Program: p, Folder: r.Folder, InTurns: true, Now: func() vtime.Time { return 0 }}
+	job.Emit = func(rank int, record []byte) {
 		var e apps.Exit
 		if json.Unmarshal(record, &e) == nil { // it was written here
 			all.exits[rank] = e
 		}
+	}
+	job.Ended = func(failed bool) {
+		if failed {
+			all.failed.Store(true)
+		}
+		all.left.Add(-1)
+	}
+	run, err := r.o.Runners.Programs(job)
+	if err != nil {
+		return nil, err
 	}
 	r.emit = func(rank int, record []byte) {
 		var e apps.Exit
@@ -50,17 +56,11 @@ func (r *lockstepRun) startPrograms(w runner.Workload, p apps.HostProgram) (*loc
 		}
 	}
 	all.left.Store(int64(len(w.Hosts)))
-	j.over = func(failed bool) {
-		if failed {
-			all.failed.Store(true)
-		}
-		all.left.Add(-1)
-	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	ctx, stop := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), errTimeout)
+	ctx, stop := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), orchestrator.ErrTimeout)
 	all.cancel, all.stop = cancel, func() { stop(); cancel(nil) }
 	go func() {
-		err := j.each(ctx, x)
+		err := run(ctx)
 		if err != nil && r.ctx.Err() == nil {
 			select {
 			case r.failed <- err:
@@ -76,7 +76,7 @@ func (r *lockstepRun) startPrograms(w runner.Workload, p apps.HostProgram) (*loc
 // has ended.
 func (r *lockstepRun) Stuck(programs int) {
 	if a := r.running; a != nil && !a.failed.Load() && a.left.Load() == int64(programs) {
-		a.cancel(errStuck)
+		a.cancel(orchestrator.ErrStuck)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (r *lockstepRun) tellForeign() {
 		return
 	}
 	format := "not deterministic: %d frames of programs that are no nodes have come in at %s"
-	if r.d.spread != nil {
+	if !r.d.OnOneServer() {
 		format = "%d frames that no node has sent were refused at %s"
 	}
 	text := fmt.Sprintf(format, all, strings.Join(ports, ", "))

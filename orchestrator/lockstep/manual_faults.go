@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,10 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // While a run in virtual time lasts, its process takes what other commands do by hand, and does it between
@@ -44,12 +42,9 @@ type manualRequest struct {
 	done chan<- error
 }
 
-// runSocket is where the process of a run in virtual time is reached.
-func (s *store) runSocket() string { return filepath.Join(s.dir, "run.sock") }
-
 // serveManual begins to serve.
 func (r *lockstepRun) serveManual() (*manualFaults, error) {
-	h := &manualFaults{socket: r.d.store.runSocket(), asked: make(chan manualRequest), over: make(chan struct{}), server: grpc.NewServer(grpc.MaxSendMsgSize(messageMax))}
+	h := &manualFaults{socket: r.d.Store.RunSocket(), asked: make(chan manualRequest), over: make(chan struct{}), server: grpc.NewServer(grpc.MaxSendMsgSize(orchestrator.MessageMax))}
 	if err := os.Remove(h.socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed
 		return nil, fmt.Errorf("take orders from other commands: %w", err)
 	}
@@ -68,7 +63,7 @@ func (r *lockstepRun) serveManual() (*manualFaults, error) {
 // close refuses what has not been done, and removes the socket.
 func (h *manualFaults) close() error {
 	close(h.over)
-	late := time.AfterFunc(closeWait, h.server.Stop)
+	late := time.AfterFunc(orchestrator.RestoreWait, h.server.Stop)
 	h.server.GracefulStop() // what has been said arrives
 	late.Stop()
 	h.served.Wait()
@@ -186,51 +181,3 @@ func (h *runServer) Look(ctx context.Context, _ *nodeapi.InspectRequest) (*nodea
 	})
 	return reply, err
 }
-
-// activeRun returns the connection to the run in virtual time that is under way, nil if there is none.
-func (d *Deployed) activeRun() (nodeapi.RunClient, func() error) {
-	socket := d.store.runSocket()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		return nil, nil // no run, or what a killed one has left: the nodes answer themselves
-	}
-	_ = c.Close() // it was only to see whether a process listens
-	x, err := dial("the run", socket, callWait)
-	if err != nil {
-		return nil, nil
-	}
-	return nodeapi.NewRunClient(x.conn), x.conn.Close
-}
-
-// lookAtRun asks the run in virtual time that is under way, if there is one.
-func (d *Deployed) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, err error) {
-	run, end := d.activeRun()
-	if run == nil {
-		return nil, nil, nil
-	}
-	reply, err = run.Look(ctx, &nodeapi.InspectRequest{})
-	if err = errors.Join(err, end()); err != nil {
-		return nil, nil, fmt.Errorf("look at the run: %w", err)
-	}
-	for _, b := range reply.States {
-		s, err := (&nodeapi.InspectReply{State: b}).Decode()
-		if err != nil {
-			return nil, nil, err
-		}
-		states = append(states, s)
-	}
-	return reply, states, nil
-}
-
-// doInRun has the run in virtual time do something by hand.
-func doInRun(ctx context.Context, run nodeapi.RunClient, end func() error, acts []*nodeapi.Act) error {
-	for _, a := range acts {
-		if _, err := run.Do(ctx, a); err != nil {
-			return errors.Join(fmt.Errorf("act in the run: %w", err), end())
-		}
-	}
-	return end()
-}
-
-// nowOf returns the lab time of a state.
-func nowOf(s *counters.Node) vtime.Time { return vtime.Time(s.LabUS * float64(vtime.Microsecond)) }

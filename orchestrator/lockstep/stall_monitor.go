@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"bytes"
@@ -65,11 +65,11 @@ func (r *lockstepRun) Stopped(node int, waited time.Duration) bool {
 // stoppedBy returns what to say of a node whose process is stopped, and nothing of one that is not.
 func (r *lockstepRun) stoppedBy(node int) string {
 	s := &r.stalls
-	if r.d.spread != nil {
+	if !r.d.OnOneServer() {
 		return "" // its process is elsewhere; that it does not answer is said in the end
 	}
 	if s.found == nil {
-		all, err := r.d.o.Engine.Find(r.ctx, r.d.Lab.Name)
+		all, err := r.d.Options.Engine.Find(r.ctx, r.d.Lab.Name)
 		if err != nil {
 			return "" // it counts as a node that does not answer
 		}
@@ -88,7 +88,7 @@ func (r *lockstepRun) stoppedBy(node int) string {
 func (r *lockstepRun) outsideOn(node int, waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(r.ctx, stallLook)
 	defer cancel()
-	t, err := r.d.nodes[node].Turn(ctx, &nodeapi.InspectRequest{})
+	t, err := r.d.Nodes[node].Turn(ctx, &nodeapi.InspectRequest{})
 	if err != nil || t.Task == "" {
 		r.stalls.away = nil
 		return ""

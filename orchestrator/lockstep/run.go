@@ -1,12 +1,13 @@
 //go:build linux
 
-package orchestrator
+// Package lockstep runs the workloads of a lab that is up in virtual time: the nodes advance together in rounds,
+// and the run has the digest of its simulation. Other commands reach it between two rounds.
+package lockstep
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
@@ -32,15 +34,15 @@ import (
 type lockstepRun struct {
 	*runner.Record
 	ctx context.Context
-	d   *Deployed
+	d   *orchestrator.Deployed
 
 	streams context.Context // of the streams
 	cut     func()          // ends it
 
-	o      RunOptions
+	o      orchestrator.RunOptions
 	cfg    sim.Config
 	coord  *lockstep.Coordinator
-	nodes  []*lockstepNode
+	nodes  []*nodeStream
 	caps   lockstepCaptures
 	events []nodeEvent // that may not be written yet
 	failed chan error  // the first error of a stream
@@ -63,8 +65,8 @@ type lockstepRun struct {
 	doing atomic.Pointer[runner.ProgressState]
 }
 
-// lockstepNode is the stream to one node.
-type lockstepNode struct {
+// nodeStream is the stream to one node.
+type nodeStream struct {
 	name  string
 	s     nodeapi.Node_LockstepClient
 	words *wordQueue
@@ -73,13 +75,13 @@ type lockstepNode struct {
 	state *nodeapi.PartState
 }
 
-// runLockstep runs the lab's workloads in virtual time.
-func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Report, error) {
+// Run runs a lab's workloads in virtual time. It is a Runner.
+func Run(ctx context.Context, d *orchestrator.Deployed, o orchestrator.RunOptions) (*runner.Report, error) {
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := runner.Begin(o.Base, d.Lab, d.o.Engine.Name())
+	rec, err := runner.Begin(o.Base, d.Lab, d.Options.Engine.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -125,17 +127,17 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 
 // open hands the shared memory to the nodes and opens their streams.
 func (r *lockstepRun) open() (err error) {
-	if err := r.d.awaitAgents(r.ctx); err != nil {
+	if err := r.d.AwaitAgents(r.ctx); err != nil {
 		return err
 	}
-	if err := r.coordinator(); err != nil {
+	if r.coord, err = r.d.Coordinator(r.ctx, &r.cfg); err != nil {
 		return err
 	}
 	specs, err := labspec.Timeline(r.d.Lab, r.d.Graph)
 	if err != nil {
 		return err
 	}
-	if r.d.plane != nil {
+	if r.d.Plane != nil {
 		r.coord.Faults().Control = &r.plane
 	}
 	run, row := labspec.Rows(r.d.Lab, specs)
@@ -155,18 +157,18 @@ func (r *lockstepRun) open() (err error) {
 	for _, e := range r.caps.ends {
 		captures = append(captures, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
 	}
-	if err := r.handOver(); err != nil {
+	if err := r.d.HandOver(r.coord); err != nil {
 		return err
 	}
-	r.nodes = make([]*lockstepNode, len(r.d.nodes))
+	r.nodes = make([]*nodeStream, len(r.d.Nodes))
 	message, err := labspec.Encode(r.d.Lab)
 	if err != nil {
 		return err
 	}
-	key := r.d.tagKey()
-	err = r.d.each(func(i int) error {
-		n := &lockstepNode{name: r.d.nodes[i].name, words: newWordQueue()}
-		s, err := r.d.nodes[i].Lockstep(r.streams)
+	key := r.d.TagKey()
+	err = r.d.Each(func(i int) error {
+		n := &nodeStream{name: r.d.Nodes[i].Name, words: newWordQueue()}
+		s, err := r.d.Nodes[i].Lockstep(r.streams)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
@@ -190,24 +192,14 @@ func (r *lockstepRun) open() (err error) {
 	return err
 }
 
-// tagKey returns a key of frames' tags for a run of a lab over machines, whose network others may reach; nil for another.
-func (d *Deployed) tagKey() []byte {
-	if d.spread == nil {
-		return nil
-	}
-	key := make([]byte, lockstep.TagKey)
-	_, _ = rand.Read(key) // it never fails
-	return key
-}
-
 // listen takes a node's words until its stream ends.
-func (r *lockstepRun) listen(n *lockstepNode) {
+func (r *lockstepRun) listen(n *nodeStream) {
 	defer n.words.close()
 	for {
 		w, err := n.s.Recv()
 		if err != nil {
 			select {
-			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", r.d.where(n.name), r.coord.Now(), err):
+			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", r.d.Where(n.name), r.coord.Now(), err):
 			default: // another node was first
 			}
 			return
@@ -339,7 +331,7 @@ func (r *lockstepRun) tell(o *nodeapi.Order) error {
 
 // workloads runs one workload after the other.
 func (r *lockstepRun) workloads() error {
-	all, err := runner.Prepare(r.d.Lab, r.d.Graph, r.d.env())
+	all, err := runner.Prepare(r.d.Lab, r.d.Graph, r.d.Env())
 	if err != nil {
 		return err
 	}
@@ -380,7 +372,7 @@ func (r *lockstepRun) job(w runner.Workload, last bool) (failed error) {
 			failed = errors.Join(failed, programs.end(failed))
 		}()
 	}
-	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.StartOf(w, r.now)}}); err != nil {
 		return err
 	}
 	ended := r.drain()
@@ -534,13 +526,10 @@ func (r *lockstepRun) faultLists() (all []*nodeapi.FaultList) {
 	return all
 }
 
-// closeWait is how long nodes may take to go back to their configurations.
-const closeWait = 10 * time.Second
-
 // close ends the streams. The nodes go back to their configurations.
 func (r *lockstepRun) close() error {
 	var errs []error
-	late := time.AfterFunc(closeWait, r.cut)
+	late := time.AfterFunc(orchestrator.RestoreWait, r.cut)
 	defer late.Stop()
 	for _, n := range r.nodes {
 		if n != nil {
@@ -570,11 +559,11 @@ func (r *lockstepRun) showProgress() (hide func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if reh, err := runner.Rehearse(ctx, r.d.Lab, r.d.env(), nil); err == nil {
+		if reh, err := runner.Rehearse(ctx, r.d.Lab, r.d.Env(), nil); err == nil {
 			hops.Store(reh.Hops())
 		}
 	}()
-	shown := showEvery(r.ctx, r.o.Progress, func() runner.ProgressState {
+	shown := orchestrator.ShowEvery(r.ctx, r.o.Progress, func() runner.ProgressState {
 		p := *r.doing.Load()
 		p.LabTime, p.PacketHops, p.AllHops = r.coord.Now(), r.coord.Hops(), hops.Load()
 		return p

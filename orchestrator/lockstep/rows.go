@@ -1,10 +1,11 @@
 //go:build linux
 
-package orchestrator
+package lockstep
 
 import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // release has the nodes destroy what the ranks of a row have left, and lifts the faults of the row unless it
@@ -41,7 +42,7 @@ func (r *lockstepRun) rowEnds(gone bool) error {
 
 // faultRows returns what the nodes have told of faults.
 func (r *lockstepRun) faultRows() (rows []runner.FaultRow) {
-	for _, f := range together(r.faultLists()) {
+	for _, f := range orchestrator.MergeFaults(r.faultLists()) {
 		rows = append(rows, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
 	}
 	return rows
