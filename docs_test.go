@@ -45,7 +45,7 @@ func TestWirePage(t *testing.T) {
 		"fd6d:6361:7374::/96, or ff15::/96 for multicast groups of UD, 224/4: McstID 10.254.0.1 is fd6d:6361:7374::afe:1. MRP records hold the 32 bits in\n" +
 		"either family. RoCE has a UDP checksum of zero over both; MRP has a checksum over IPv6.\n")
 	_, all := sources(t)
-	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ReduceImm", "ARP", "ND"}
+	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ReduceImm", "ARP", "ND", "Membership", "GroupRecord", "Reporter"}
 	docs := map[string]string{}
 	for _, s := range all {
 		if s.dir != "core/wire" || s.test {

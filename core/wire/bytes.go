@@ -84,7 +84,9 @@ func (p *Pool) parse(f *Frame, b []byte) error {
 			f.flags |= flagIPv6
 		}
 	}
-	return p.set(f, b[:min(len(b), MinFrameLen)], b[min(len(b), MinFrameLen):], KindOther)
+	// A RoCE packet of the largest MTU to a group of another prefix has to fit (Regroup).
+	n := min(len(b), max(MinFrameLen, min(len(b)-BlockCap, HeaderCap-VLANLen)))
+	return p.set(f, b[:n], b[n:], KindOther)
 }
 
 // parseUDP reads a datagram whose UDP header starts at offset u of b.

@@ -21,7 +21,18 @@ const (
 	BlockOldSources RecordType = 6
 )
 
-// GroupRecord is what a report says about one group.
+// GroupRecord is what a report says about one group. Types 1 and 2 answer a query, 3 and 4 say what has changed: from no source (3, leave), from
+// all sources (4, join). Records that are sent here have no sources and no auxiliary data; those of others are skipped.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------+---------------+-------------------------------+
+//	|  record type  |   aux words   |       number of sources       |
+//	+---------------+---------------+-------------------------------+
+//	|                   group address (4 or 16)                     |
+//	+---------------------------------------------------------------+
+//	|             sources (4 or 16 each), auxiliary data            |
+//	+---------------------------------------------------------------+
 type GroupRecord struct {
 	Type    RecordType
 	Group   uint32 // 0: a group that has no number in a fabric
@@ -91,7 +102,37 @@ var (
 	hopByHop    = [hopByHopLen]byte{protocolICMPv6, 0, 5, 2, 0, 0, 1, 0}
 )
 
-// Membership is a view of a query or report whose lengths and checksums are right.
+// Membership is a view of a message of IGMPv3 (RFC 3376 §4) or MLDv2 (RFC 3810 §5) whose lengths and checksums are right. The
+// checksum of IGMP is over the message, that of MLD also over the pseudo header of IPv6.
+//
+// A query of IGMPv3 asks for one group, or with address 0 for all. Its times are in tenths of a second and in seconds; here they are
+// 100 and 125.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------+---------------+-------------------------------+
+//	|     0x11      | response time |           checksum            |
+//	+---------------+---------------+-------------------------------+
+//	|                       group address (4)                       |
+//	+-------+-+-----+---------------+-------------------------------+
+//	|   0   |S| QRV | query interval|     number of sources (0)     |
+//	+-------+-+-----+---------------+-------------------------------+
+//
+// A query of MLDv2 has its time in milliseconds: 10,000.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------+---------------+-------------------------------+
+//	|      130      |       0       |           checksum            |
+//	+---------------+---------------+-------------------------------+
+//	|         response time         |               0               |
+//	+-------------------------------+-------------------------------+
+//	|                      group address (16)                       |
+//	+-------+-+-----+---------------+-------------------------------+
+//	|   0   |S| QRV | query interval|     number of sources (0)     |
+//	+-------+-+-----+---------------+-------------------------------+
+//
+// A report of either protocol has records, each a GroupRecord.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -99,12 +140,8 @@ var (
 //	|  0x22 or 143  |       0       |           checksum            |
 //	+---------------+---------------+-------------------------------+
 //	|               0               |       number of records       |
-//	+---------------+---------------+-------------------------------+
-//	|  record type  |  aux words    |       number of sources       |
-//	+---------------+---------------+-------------------------------+
-//	|                  group address (4 or 16)                      |
-//	+---------------------------------------------------------------+
-//	|              sources (4 or 16 each), aux words                |
+//	+-------------------------------+-------------------------------+
+//	|                            records                            |
 //	+---------------------------------------------------------------+
 type Membership struct {
 	Query bool
@@ -115,7 +152,12 @@ type Membership struct {
 	Src     uint32
 	old     GroupRecord // of a report of an earlier version, which has one
 	records []byte
+	addr    [16]byte
 }
+
+// Addr returns the group's address in the record that Next returned last, that of IPv4 as ::ffff:a.b.c.d.
+// An MGID is such an address, and GroupOf has its number.
+func (m *Membership) Addr() [16]byte { return m.addr }
 
 // Next takes the next record of a report; ok is false if there is none.
 func (m *Membership) Next() (r GroupRecord, ok bool) {
@@ -124,8 +166,21 @@ func (m *Membership) Next() (r GroupRecord, ok bool) {
 		return r, true
 	}
 	r, rest, ok := parseRecord(m.records, m.IPv6)
+	if ok {
+		m.setAddr(m.records[4:])
+	}
 	m.records = rest
 	return r, ok
+}
+
+// setAddr notes the address that b begins with.
+func (m *Membership) setAddr(b []byte) {
+	if m.IPv6 {
+		m.addr = [16]byte(b[:16])
+		return
+	}
+	m.addr = [16]byte{10: 0xff, 11: 0xff}
+	copy(m.addr[12:], b[:4])
 }
 
 // parseRecord reads a record and returns what follows it; ok is false if b does not hold one.
@@ -213,6 +268,7 @@ func parseIGMP(b []byte) (m Membership, err error) {
 		return m, ErrChecksum
 	}
 	group := groupNumber(body[4:8])
+	m.setAddr(body[4:])
 	switch body[0] {
 	case igmpQuery:
 		m.Query, m.Group = true, group
@@ -253,6 +309,7 @@ func parseMLD(b []byte) (m Membership, err error) {
 		return m, ErrShort
 	}
 	group := groupNumber(body[8:24])
+	m.setAddr(body[8:])
 	switch body[0] {
 	case mldQuery:
 		m.Query, m.Group = true, group
@@ -277,97 +334,4 @@ func (m *Membership) setRecords(body []byte) error {
 	}
 	m.records = m.records[:len(m.records)-len(rest)]
 	return nil
-}
-
-// Reporter is who sends reports and queries.
-type Reporter struct {
-	IP   uint32
-	IPv6 bool
-	VLAN *VLAN // nil: untagged; its EtherType is filled in
-}
-
-// Report returns a frame with records without sources, GroupRecordsMax of them at most.
-func (w *Reporter) Report(p *Pool, records []GroupRecord) *Frame {
-	var raw [membershipMax]byte
-	if len(records) > GroupRecordsMax {
-		panic("wire: a report of more than GroupRecordsMax records")
-	}
-	if !w.IPv6 {
-		b := append(w.begin(raw[:0], 22), igmpReport, 0, 0, 0, 0, 0)
-		b = binary.BigEndian.AppendUint16(b, uint16(len(records)))
-		for _, r := range records {
-			b = binary.BigEndian.AppendUint32(append(b, byte(r.Type), 0, 0, 0), r.Group)
-		}
-		return w.finish(p, b)
-	}
-	b := append(w.begin(raw[:0], 22), mldReport, 0, 0, 0, 0, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(records)))
-	for _, r := range records {
-		a := IPv6Of(r.Group)
-		b = append(append(b, byte(r.Type), 0, 0, 0), a[:]...)
-	}
-	return w.finish(p, b)
-}
-
-// Query returns a frame with a general query.
-func (w *Reporter) Query(p *Pool) *Frame {
-	var raw [membershipMax]byte
-	b := w.begin(raw[:0], 1)
-	if w.IPv6 {
-		const ms = QueryResponse * 1000
-		b = append(b, mldQuery, 0, 0, 0, ms>>8, ms&0xff, 0, 0)
-		b = appendZeros(b, 16)
-	} else {
-		b = append(b, igmpQuery, QueryResponse*10, 0, 0, 0, 0, 0, 0)
-	}
-	return w.finish(p, append(b, MembershipRobustness, QueryInterval, 0, 0))
-}
-
-// begin appends the headers of a message to 224.0.0.to or ff02::to, without lengths and sums.
-func (w *Reporter) begin(b []byte, to byte) []byte {
-	eth := Ethernet{Dst: MulticastMAC(w.IPv6, 0xe0000000|uint32(to)), Src: HostMAC(w.IP), EtherType: EtherTypeIPv4}
-	if w.IPv6 {
-		eth.Dst, eth.EtherType = MulticastMAC(true, uint32(to)), EtherTypeIPv6
-	}
-	if w.VLAN != nil {
-		tag := *w.VLAN
-		tag.EtherType, eth.EtherType = eth.EtherType, EtherTypeVLAN
-		b = tag.AppendTo(eth.AppendTo(b))
-	} else {
-		b = eth.AppendTo(b)
-	}
-	if !w.IPv6 {
-		b = append(b, 0x46, MembershipTraffic, 0, 0, 0, 0, 0x40, 0, 1, protocolIGMP, 0, 0)
-		b = binary.BigEndian.AppendUint32(b, w.IP)
-		return append(append(b, 224, 0, 0, to), routerAlert[:]...)
-	}
-	mac := HostMAC(w.IP)
-	b = append(b, 0x60|MembershipTraffic>>4, MembershipTraffic<<4&0xff, 0, 0, 0, 0, 0, 1)
-	b = append(b, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0]^2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]) // RFC 4291, appendix A
-	b = append(b, 0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, to)
-	return append(b, hopByHop[:]...)
-}
-
-// finish fills in lengths and sums. The frame is that which a receiver makes of its bytes.
-func (w *Reporter) finish(p *Pool, b []byte) *Frame {
-	ip := b[EthernetLen:]
-	if w.VLAN != nil {
-		ip = ip[VLANLen:]
-	}
-	if w.IPv6 {
-		binary.BigEndian.PutUint16(ip[4:6], uint16(len(ip)-IPv6Len))
-		m := ip[IPv6Len+hopByHopLen:]
-		binary.BigEndian.PutUint16(m[2:4], ^icmp6Sum(m, [16]byte(ip[8:24]), [16]byte(ip[24:40])))
-	} else {
-		const head = IPv4Len + alertLen
-		binary.BigEndian.PutUint16(ip[2:4], uint16(len(ip)))
-		binary.BigEndian.PutUint16(ip[10:12], ^fold(sum16(ip[:head])))
-		m := ip[head:]
-		binary.BigEndian.PutUint16(m[2:4], ^fold(sum16(m)))
-	}
-	f, err := p.Parse(appendZeros(b, MinFrameLen-len(b)))
-	if err != nil {
-		panic(err) // it is well-formed
-	}
-	return f
 }

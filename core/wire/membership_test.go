@@ -7,7 +7,7 @@ import (
 )
 
 // Frames of a Linux 6.1 host with rdma_rxe that joins and leaves 239.7.7.8, and what scapy makes of MLDv2: a report of two groups,
-// and a general query.
+// and a general query; and a general query of IGMPv3 as RFC 3376 has it.
 const (
 	linuxJoin  = "01005e000016525400aa0001080046c00028000040000102f9f60a000003e00000169404000022 00e3ee0000000104000000ef070708"
 	linuxLeave = "01005e000016525400aa0001080046c00028000040000102f9f60a000003e00000169404000022 00e4ee0000000103000000ef070708"
@@ -15,6 +15,7 @@ const (
 		"3a00050200000100 8f00 8fc3 0000 0002 04000000 ff1500000000000000000000ef010203 03000000 ff1500000000000000000000e4000001"
 	mldAsks = "33330000000102000a01000186dd6c00000000240001 fe8000000000000000000afffe010001 ff020000000000000000000000000001" +
 		"3a00050200000100 8200 4d95 2710 0000 00000000000000000000000000000000 027d0000"
+	igmpAsks = "01005e00000102000a010001080046c0002400004000 0102fa10 0a010001 e0000001 94040000 1164ec1e 00000000 027d0000"
 )
 
 func membership(t testing.TB, b []byte) (Membership, []GroupRecord, error) {
@@ -51,6 +52,7 @@ func TestMembershipGolden(t *testing.T) {
 		{"join of Linux", linuxJoin, false, []GroupRecord{join}, v4.Report(&p, []GroupRecord{join})},
 		{"leave of Linux", linuxLeave, false, []GroupRecord{leave}, v4.Report(&p, []GroupRecord{leave})},
 		{"MLDv2 report", mldJoins, false, both, v6.Report(&p, both)},
+		{"IGMPv3 query", igmpAsks, true, nil, (&Reporter{IP: 0x0a010001}).Query(&p)},
 		{"MLDv2 query", mldAsks, true, nil, (&Reporter{IP: 0x0a010001, IPv6: true}).Query(&p)},
 	} {
 		b := unhex(t, c.hex)

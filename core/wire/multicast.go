@@ -42,7 +42,11 @@ func GroupOf(mgid [16]byte) (group uint32, ok bool) {
 	case named && !IsLabGroup(low):
 		return low, true
 	case named || mgid[0] == 0xff:
-		return programNet | crc32.ChecksumIEEE(mgid[:])&0x03ffffff, true
+		s := ^uint32(0) // as crc32.ChecksumIEEE, which would send the address to the heap
+		for _, x := range mgid {
+			s = s>>8 ^ crc32.IEEETable[byte(s)^x]
+		}
+		return programNet | ^s&0x03ffffff, true
 	}
 	return 0, false
 }
