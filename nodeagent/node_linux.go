@@ -57,9 +57,10 @@ type node struct {
 
 	running atomic.Pointer[board] // of the job that runs
 
-	configure []byte         // the configuration, for the next process of this node
-	before    *counters.Node // what earlier processes of this node have counted; nil: there was none
-	leaving   atomic.Bool    // set by an agent-crash: the process ends
+	configure []byte              // the configuration, for the next process of this node
+	before    *counters.Node      // what earlier processes of this node have counted; nil: there was none
+	leaving   atomic.Bool         // set by an agent-crash: the process ends
+	snooped   *virtswitch.Snooped // of a switch: what it knew when it crashed
 	finishing sync.Once
 
 	faults  *faults.Timeline // only with the loop's lock

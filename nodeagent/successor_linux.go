@@ -46,12 +46,16 @@ type legacy struct {
 	Batch     []byte // nodeapi.EventBatch: what nobody has been told yet
 	Faults    faults.State
 	Multicast []virtswitch.Multicast
+	Snooped   *virtswitch.Snooped
 	Down      []int // links that a switch's routes do without
 }
 
 // EndAgent implements faults.LinkTarget. For the job, if there is one, it is like any crash.
 func (t target) EndAgent(now vtime.Time, node int) (lost int) {
 	t.n.leaving.Store(true)
+	if t.n.sw != nil {
+		t.n.snooped = t.n.sw.Snooped()
+	}
 	lost = t.Restart(now, node)
 	t.n.loop.Halt()
 	return lost
@@ -128,7 +132,7 @@ func (a *agent) leave(n *node, listeners map[string]int) (*legacy, error) {
 	x.Counted = n.counted(links)
 	x.Batch = n.events.legacy()
 	if n.sw != nil {
-		x.Multicast, x.Down = n.sw.Multicasts(), n.routes.down
+		x.Multicast, x.Snooped, x.Down = n.sw.Multicasts(), n.snooped, n.routes.down
 	}
 	return x, nil
 }
@@ -236,6 +240,9 @@ func (n *node) takeOver(x *legacy) error {
 	if len(x.Down) > 0 {
 		n.routes.down = x.Down
 		n.routes.set(0, n.routes.find(x.Down)) // no group has been joined yet
+	}
+	if n.sw != nil {
+		n.sw.Resume(x.Left.Last, x.Snooped)
 	}
 	specs, err := specsOf(n.lab, n.graph, &x.Faults)
 	if err != nil {

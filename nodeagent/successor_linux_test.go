@@ -21,6 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -170,8 +171,24 @@ func (p *nodeProcess) holds(when string, want counters.Held) {
 	}
 }
 
+// joins has the host at the first port join a group, and returns once the switch knows.
+func (p *nodeProcess) joins(group uint32) {
+	p.t.Helper()
+	var pool wire.Pool
+	w := wire.Reporter{IP: 0x0a000001}
+	f := w.Report(&pool, []wire.GroupRecord{{Type: wire.ChangeToExclude, Group: group}})
+	if _, err := unix.Write(p.far[0], f.AppendTo(nil)); err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); len(p.state().Joined) == 0; {
+		if time.Now().After(deadline) {
+			p.t.Fatal("the switch has not heard of the group")
+		}
+	}
+}
+
 // TestSwitchSuccessor: the process of a switch whose agent has crashed, twice, is executed again
-// under its number. Counters, clock, faults, the controllers' entries and the epoch are those of
+// under its number. Counters, clock, faults, groups of programs, the controllers' entries and the epoch are those of
 // before, and it holds what a new one does. Frames that come meanwhile are lost at its links.
 func TestSwitchSuccessor(t *testing.T) {
 	p := newNodeProcess(t, "leaf0", 2)
@@ -184,6 +201,7 @@ func TestSwitchSuccessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.send(3, 3)
+	p.joins(0xe1000002)
 	fresh := p.state()
 	if p.executed() {
 		t.Fatal("the node has taken another's place before it crashed")
@@ -199,6 +217,9 @@ func TestSwitchSuccessor(t *testing.T) {
 			t.Errorf("%s: its clock is %v, %+v, and was %v, %+v", id, now.LabUS, *now.Rate, fresh.LabUS, *fresh.Rate)
 		}
 		p.send(1, uint64(4+i))
+		if !reflect.DeepEqual(now.Joined, fresh.Joined) {
+			t.Errorf("%s: groups of programs are %+v, and were %+v", id, now.Joined, fresh.Joined)
+		}
 		all, err := p.c.ListFaults(t.Context(), &nodeapi.InspectRequest{})
 		if err != nil || len(all.Faults) != 2+i || all.Faults[0].Id != "slow" || !all.Faults[0].On {
 			t.Fatalf("%s: the faults are %v, %v", id, all, err)

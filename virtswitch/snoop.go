@@ -74,6 +74,39 @@ func (s *Switch) Memberships() (all []Membership) {
 	return all
 }
 
+// Snooped is what a switch knows of groups of programs, for the switch that takes its place.
+type Snooped struct {
+	IPv6   bool
+	Tag    *wire.VLAN // of reports; nil: they have none
+	Groups []Membership
+}
+
+// Snooped returns what the switch knows of groups of programs; nil: it has never heard of any.
+func (s *Switch) Snooped() *Snooped {
+	if s.snoop == nil {
+		return nil
+	}
+	return &Snooped{s.snoop.ipv6, s.snoop.tag, s.Memberships()}
+}
+
+// Resume makes the switch know what the one before it has left; nil is nothing. It begins a round of queries: what has changed meanwhile
+// nobody has heard. It is called before any input, with ports that the switch has.
+func (s *Switch) Resume(now vtime.Time, x *Snooped) {
+	if x == nil {
+		return
+	}
+	n := s.newSnooping(x.IPv6, x.Tag)
+	for _, m := range x.Groups {
+		g := joined{ip: m.Group, up: m.Uplink}
+		for _, p := range m.Ports {
+			g.ports = append(g.ports, member{p, now})
+		}
+		n.groups = append(n.groups, g)
+		n.members += len(g.ports)
+	}
+	s.setDue(now.Add(pauseGap))
+}
+
 // ofPrograms reports whether a group is formed by reports. The lab's own are installed by the driver.
 func ofPrograms(ip uint32) bool { return wire.IsMulticast(ip) && !wire.IsLabGroup(ip) }
 
@@ -88,11 +121,16 @@ func (s *Switch) uplink(ip uint32) int {
 // noUplink is the uplink of a switch that the tree does not reach.
 const noUplink = -2
 
+func (s *Switch) newSnooping(ipv6 bool, tag *wire.VLAN) *snooping {
+	s.snoop = &snooping{ipv6: ipv6, tag: tag}
+	s.timers.Grow(s.timerQuery() + 1)
+	return s.snoop
+}
+
 // snooped makes the state when a frame needs it for the first time, and sends the query that is due.
 func (s *Switch) snooped(now vtime.Time, f *wire.Frame) *snooping {
 	if s.snoop == nil {
-		s.snoop = &snooping{began: now, ipv6: f.IPv6(), tag: f.Tag()}
-		s.timers.Grow(s.timerQuery() + 1)
+		s.newSnooping(f.IPv6(), f.Tag()).began = now
 		s.setDue(now.Add(queryInterval))
 	}
 	if s.snoop.due <= now {

@@ -1,6 +1,10 @@
 package virtswitch
 
 import (
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -130,5 +134,71 @@ func TestQueriesRest(t *testing.T) {
 	l.run()
 	if !slices.ContainsFunc(l.stub[0].got, func(s string) bool { return strings.Contains(s, "IGMP query") }) {
 		t.Errorf("no query with the first frame that comes when it is due: %v", l.stub[0].got)
+	}
+}
+
+// TestMembershipsResumed: a switch that takes another's place forwards to members at once, and begins a round of queries: who has
+// left meanwhile is taken out, and nobody else.
+func TestMembershipsResumed(t *testing.T) {
+	const up = loneHosts
+	below := func(c *Config) { c.FIB.Uplinks = []int{up} }
+	l := newLone(t, func(c *Config) { below(c); c.QueriesRest = true })
+	if l.sw.Snooped() != nil {
+		t.Error("a switch that has heard of no group knows something")
+	}
+	tag := &wire.VLAN{PCP: 6, ID: 9, EtherType: wire.EtherTypeIPv4}
+	for host, records := range [][]wire.GroupRecord{joinsOf(0, 3), joinsOf(1, 1)} {
+		w := wire.Reporter{IP: hostIP(host), VLAN: tag}
+		l.stub[host].send(w.Report(l.net.Pool, records))
+	}
+	l.run()
+	var b bytes.Buffer // as one process leaves it to the next
+	var x Snooped
+	if err := errors.Join(gob.NewEncoder(&b).Encode(l.sw.Snooped()), gob.NewDecoder(&b).Decode(&x)); err != nil {
+		t.Fatal(err)
+	}
+	next := newLone(t, below)
+	next.sw.Resume(0, nil)
+	if next.sw.Memberships() != nil {
+		t.Error("who is left nothing knows something")
+	}
+	next.sw.Resume(0, &x)
+	if got, want := next.sw.Memberships(), l.sw.Memberships(); !reflect.DeepEqual(got, want) || len(got) != 3 || next.sw.Holding().Members != 4 {
+		t.Fatalf("it knows %+v, want %+v", got, want)
+	}
+	to := func(at vtime.Duration) {
+		over := false
+		for next.net.At(vtime.Time(at), func(vtime.Time) { over = true }); !over; {
+			if !next.net.Step() {
+				t.Fatal("nothing is left to do")
+			}
+		}
+	}
+	heard := func(host int, what string) (n int) {
+		for _, s := range next.stub[host].got {
+			if strings.Contains(s, what) {
+				n++
+			}
+		}
+		next.stub[host].got = nil
+		return n
+	}
+	to(vtime.Millisecond)
+	if a, b, c := heard(0, "IGMP query"), heard(1, "IGMP query"), heard(up, "IGMP"); a != 1 || b != 1 || c != 0 {
+		t.Errorf("%d and %d queries to the hosts, %d messages up", a, b, c)
+	}
+	w := wire.Reporter{IP: hostIP(0), VLAN: tag}
+	next.stub[0].send(w.Report(next.net.Pool, joinsOf(0, 2)))
+	to(15 * vtime.Second)
+	if m := next.sw.Memberships(); len(m) != 3 {
+		t.Errorf("after one query it knows %+v", m)
+	}
+	to(21 * vtime.Second)
+	m := next.sw.Memberships()
+	if len(m) != 2 || !slices.Equal(m[0].Ports, []uint16{0}) || !slices.Equal(m[1].Ports, []uint16{0}) || next.sw.stats.MembershipsExpired != 2 {
+		t.Errorf("after both it knows %+v", m)
+	}
+	if n := heard(up, "IGMP"); n != 2 {
+		t.Errorf("%d reports of the group that has no member any more, want 2", n)
 	}
 }
