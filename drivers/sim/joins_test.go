@@ -312,6 +312,63 @@ func TestJoinsExpire(t *testing.T) {
 	}
 }
 
+// TestJoinsRest: in virtual time nothing is asked while a lab is idle, however long that is, and lab time does not go on for it. Who is a
+// member stays one over random idle times; who has died without a word is out of all tables after datagrams at three instants, 10 s apart:
+// the first query, the second, and the end.
+func TestJoinsRest(t *testing.T) {
+	for k, name := range []string{"star", "k=4"} {
+		for seed := range uint64(3) {
+			r := prng.New(seed + uint64(k)<<8)
+			l := newJoinLab(t, joinGraph(t, name, seed&1 != 0), func(s *fabric.Spec) { s.QueriesRest = true })
+			const g = 0xe1000001
+			at := vtime.Time(1)
+			alive := l.hosts[1:]
+			for h := range l.hosts {
+				l.set(at, h, g, h > 0)
+			}
+			for len(alive) > 1 {
+				l.to(at.Add(vtime.Second))
+				if err := l.Drain(); err != nil || l.Now() > at.Add(vtime.Second) {
+					t.Fatalf("%s, seed %d: an idle lab has come to %v, %v", name, seed, l.Now(), err)
+				}
+				dead := int(r.Uint64() % uint64(len(alive)))
+				h := alive[dead]
+				h.joins.Restart()
+				h.in[g] = false
+				if err := h.nic.DetachMcast(h.qp, g); err != nil {
+					t.Fatal(err)
+				}
+				alive = slices.Delete(slices.Clone(alive), dead, dead+1)
+				for range 3 {
+					at = at.Add(130*vtime.Second + vtime.Duration(r.Uint64()%uint64(1000*vtime.Second)))
+					l.hear(at, g, fmt.Sprintf("%s, seed %d, %d members", name, seed, len(alive)))
+				}
+				l.check(at.Add(vtime.Second), []uint32{g}, fmt.Sprintf("%s, seed %d, %d members", name, seed, len(alive)))
+				at = at.Add(10 * vtime.Second)
+			}
+		}
+	}
+}
+
+// hear has every host send to a group, and looks whether each member gets each datagram once.
+func (l *joinLab) hear(at vtime.Time, group uint32, what string) {
+	l.Helper()
+	l.to(at)
+	var sent []uint32
+	for i := range l.hosts {
+		sent = append(sent, l.send(at, i, group))
+	}
+	l.to(at.Add(5 * vtime.Millisecond))
+	for i, h := range l.hosts {
+		got := h.received()
+		for _, n := range sent {
+			if h.in[group] && got[n] != 1 || !h.in[group] && got[n] != 0 {
+				l.Errorf("%s: host %d got datagram %d %d times", what, i, n, got[n])
+			}
+		}
+	}
+}
+
 // TestJoinsReroute: groups follow the routes when a link fails and when it is back, and a switch that has restarted learns
 // its groups again.
 func TestJoinsReroute(t *testing.T) {

@@ -4,6 +4,8 @@
 package counters
 
 import (
+	"net/netip"
+
 	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -33,7 +35,8 @@ type Node struct {
 	Groups []Group           `json:"groups,omitempty"`
 	// Resting are the McstIDs of deleted groups that must not be reused yet.
 	Resting []string `json:"resting,omitempty"`
-	// Joined are the multicast groups of programs: those that a switch forwards, and those that programs of a host have joined.
+	// Joined are the multicast groups of programs: those that a switch forwards, and those that programs of a host, or an external
+	// host, have joined.
 	Joined []Joined `json:"joined,omitempty"`
 	// MFTBytes is the packed size of a switch's multicast forwarding tables.
 	MFTBytes int      `json:"mft_bytes,omitempty"`
@@ -176,6 +179,9 @@ func (n *Node) Adapter(a *external.Adapter) {
 	n.Device = deviceOf(a)
 	c := a.Stats()
 	put(n.Counts, adapterCounts, c)
+	for _, j := range a.Joins() {
+		n.Joined = append(n.Joined, Joined{Group: netip.AddrFrom16(j.Addr).Unmap().String()})
+	}
 	for _, r := range external.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
 			n.Drops[r.String()] += v

@@ -171,6 +171,8 @@ var adapterCounts = []count[external.Stats]{
 	one("asked", "questions for the device's MAC address", func(s *external.Stats) uint64 { return s.Asked }),
 	one("told", "the device's answers to them", func(s *external.Stats) uint64 { return s.Told }),
 	one("repeated_by_device", "request packets that the device sent again", func(s *external.Stats) uint64 { return s.Repeats }),
+	one("reports", "reports of the device (IGMP, MLD) of multicast groups that it has joined or left", func(s *external.Stats) uint64 { return s.Reports }),
+	one("queries", "queries for such groups, passed on to the device", func(s *external.Stats) uint64 { return s.Queries }),
 }
 
 // portCounts are the counters of a port. Those that are for a wall clock only are 0

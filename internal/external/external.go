@@ -4,6 +4,8 @@
 // pauses. For the fabric it does what the device expects of a network: it answers ARP and
 // neighbor discovery, and addresses frames to the device's MAC.
 //
+// Groups of multicast that the device joins are those of the fabric's programs (joins.go).
+//
 // An Adapter is a machine.Machine with two ports, Lab toward the leaf switch and Outside
 // toward the device. It passes frames on unchanged except for MAC addresses and, in a lab with
 // a VLAN, the tag, which the device does not see.
@@ -52,18 +54,21 @@ const (
 	DropForeign                      // from outside, and of no kind that the lab knows
 	DropUnresolved                   // for a device that does not answer ARP
 	DropNotGiven                     // acknowledgement of what the device was not sent: its PSNs are not those of the lab
+	DropMalformed                    // report of groups that is damaged
+	DropJoinsFull                    // report of more groups than JoinsMax
+	DropNotJoined                    // to the device, for a multicast group that it has not joined
 
 	dropReasons
 )
 
-var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign", "unresolved", "not-given"}
+var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign", "unresolved", "not-given", "malformed", "memberships-full", "not-joined"}
 
 // String returns the reason's name.
 func (r DropReason) String() string { return dropNames[r] }
 
 // DropReasons lists all reasons in order.
 func DropReasons() []DropReason {
-	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved, DropNotGiven}
+	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved, DropNotGiven, DropMalformed, DropJoinsFull, DropNotJoined}
 }
 
 // Stats counts the work of an adapter.
@@ -75,6 +80,8 @@ type Stats struct {
 	Asked    uint64 // questions for the device's MAC
 	Told     uint64 // answers of the device
 	Repeats  uint64 // request packets that the device has sent again
+	Reports  uint64 // of groups that the device has joined or left
+	Queries  uint64 // for them, passed on to the device
 	Drops    [dropReasons]uint64
 }
 
@@ -91,6 +98,7 @@ type Adapter struct {
 	asker uint32        // host in whose name it is asked
 	stats Stats
 	seen  Seen
+	joins joins
 }
 
 // RepeatsMax is how often a request for a group is repeated in a lab with external devices, every 10 ms. These are of real time there, in which a busy
@@ -147,7 +155,19 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	case told:
 		a.stats.Told++
 		a.c.Pool.Put(f)
-	case f.Kind() != wire.KindRoCE || f.IPv6() != a.c.IPv6 || f.VLANID() != 0:
+	case f.VLANID() != 0:
+		a.drop(now, f, DropForeign)
+	case f.IsMembership():
+		a.report(now, f)
+	default:
+		a.packet(now, a.regroup(f))
+	}
+}
+
+// packet takes a packet of the device.
+func (a *Adapter) packet(now vtime.Time, f *wire.Frame) {
+	switch {
+	case f.Kind() != wire.KindRoCE || f.IPv6() != a.c.IPv6:
 		a.drop(now, f, DropForeign)
 	case f.SrcIP() != a.c.IP:
 		a.seen.Other = f.SrcIP()
@@ -262,10 +282,14 @@ type stack Adapter
 func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 	a := (*Adapter)(s)
 	if f.Kind() != wire.KindRoCE {
-		a.agent.HandleFrame(now, f)
+		if !a.inquire(now, f) {
+			a.agent.HandleFrame(now, f)
+		}
 		return
 	}
 	switch {
+	case wire.IsMulticast(f.DstIP()):
+		a.datagram(now, f)
 	case a.known:
 		a.deliver(now, f)
 	case len(a.held) >= a.c.Window:

@@ -67,7 +67,8 @@ var chapters = []struct {
 	{"Multicast", multicast},
 	{"Inputs and privileges", inputs},
 	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom, attackLockstep,
-		attackTurns, attackWaits, attackEvents, attackLimits, attackGroups, attackDevices, attackBounds, attackResults, attackHosts, attackNumbers, attackWire)},
+		attackTurns, attackWaits, attackEvents, attackLimits, attackGroups, attackDevices, attackBounds, attackResults, attackHosts, attackNumbers, attackWire,
+		attackJoins)},
 }
 
 // numbered joins tables of pitfalls and numbers them from the first on.
