@@ -313,8 +313,8 @@ func TestJoinsExpire(t *testing.T) {
 }
 
 // TestJoinsRest: in virtual time nothing is asked while a lab is idle, however long that is, and lab time does not go on for it. Who is a
-// member stays one over random idle times; who has died without a word is out of all tables after datagrams at three instants, 10 s apart:
-// the first query, the second, and the end.
+// member stays one over random idle times; who has died without a word is out of all tables after datagrams at four instants, 10 s apart:
+// the end of the round of queries before, the first query, the second, and the end.
 func TestJoinsRest(t *testing.T) {
 	for k, name := range []string{"star", "k=4"} {
 		for seed := range uint64(3) {
@@ -339,7 +339,7 @@ func TestJoinsRest(t *testing.T) {
 					t.Fatal(err)
 				}
 				alive = slices.Delete(slices.Clone(alive), dead, dead+1)
-				for range 3 {
+				for range 4 {
 					at = at.Add(130*vtime.Second + vtime.Duration(r.Uint64()%uint64(1000*vtime.Second)))
 					l.hear(at, g, fmt.Sprintf("%s, seed %d, %d members", name, seed, len(alive)))
 				}
