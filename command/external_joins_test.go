@@ -177,7 +177,7 @@ func (d *kernelDevice) send(group netip.Addr, size int) {
 	}
 }
 
-// receive takes a datagram that the kernel has taken for the group.
+// receive takes a datagram of mckey, which sends with immediate data, that the kernel has taken for the group.
 func (d *kernelDevice) receive(group netip.Addr, size int) {
 	d.t.Helper()
 	b := make([]byte, 4096)
@@ -193,7 +193,7 @@ func (d *kernelDevice) receive(group netip.Addr, size int) {
 	case *unix.SockaddrInet6:
 		src, port = netip.AddrFrom16(a.Addr), a.Port
 	}
-	if n != wire.BTHLen+wire.DETHLen+size+wire.ICRCLen || b[0] != byte(wire.OpUDSendOnly) || binary.BigEndian.Uint32(b[12:]) != mckeyQKey {
+	if n != wire.BTHLen+wire.DETHLen+wire.ImmDtLen+size+wire.ICRCLen || b[0] != byte(wire.OpUDSendOnlyImm) || binary.BigEndian.Uint32(b[12:]) != mckeyQKey {
 		d.t.Errorf("group %v: %x", group, b[:n])
 		return
 	}
@@ -242,7 +242,7 @@ func TestExternalJoins(t *testing.T) {
 			l := &verbsLab{t: t, name: "t-ext-joins-" + strings.ToLower(c.name)}
 			d := newKernelDevice(t, "mclj"+c.name[2:], netip.MustParsePrefix(c.own))
 			file := write(t, "name: "+l.name+"\ntopology: {star: {hosts: 3}}\nlinks: {"+c.links+"rate: 8Mbps, delay: 20us}\nnics: {mtu: 1024}\n"+
-				"hosts: [{name: h2, kind: external, external: {qpn: 0x42}}]\nruntime: {clock: dilated, management: true}\n")
+				"hosts: [{name: h2, kind: external, external: {qpn: 0x42, timeout: 16s}}]\nruntime: {clock: dilated, management: true}\n")
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", l.name) })
 			must(t, "deploy", "-q", "-r", "netns", "--attach", "h2=mclj"+c.name[2:], file)
 			for _, s := range c.groups {

@@ -52,10 +52,10 @@ type legacy struct {
 
 // EndAgent implements faults.LinkTarget. For the job, if there is one, it is like any crash.
 func (t target) EndAgent(now vtime.Time, node int) (lost int) {
-	t.n.leaving.Store(true)
 	if t.n.sw != nil {
 		t.n.snooped = t.n.sw.Snooped()
 	}
+	t.n.leaving.Store(true)
 	lost = t.Restart(now, node)
 	t.n.loop.Halt()
 	return lost

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
