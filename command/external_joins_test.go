@@ -267,7 +267,10 @@ func (l *verbsLab) exchange(d *kernelDevice, group netip.Addr) {
 	if !ok {
 		l.t.Fatal(group)
 	}
-	inside := wire.AddrIn(group.Is6(), number).String()
+	inside, name := wire.AddrIn(group.Is6(), number).String(), group.String()
+	if group.Is6() { // nodes have no IPv6 of their own, and mckey looks for that
+		name = wire.AddrOf(number).String()
+	}
 	d.set(group, true)
 	l.joinsAt("leaf0", inside, 1)
 	if j := l.node("h2").Joined; len(j) != 1 || j[0].Group != group.String() {
@@ -276,7 +279,7 @@ func (l *verbsLab) exchange(d *kernelDevice, group netip.Addr) {
 	must(l.t, "fault", "add", "--lab", l.name, "--node", "leaf0", "restart") // it asks all hosts
 	l.joinsAt("leaf0", inside, 1)
 
-	member := l.start("h0", nil, "timeout", "120", "mckey", "-m", group.String(), "-C", "10")
+	member := l.start("h0", nil, "timeout", "120", "mckey", "-m", name, "-C", "10")
 	l.joinsAt("leaf0", inside, 2)
 	for range 10 {
 		d.send(group, 100)
@@ -285,7 +288,7 @@ func (l *verbsLab) exchange(d *kernelDevice, group netip.Addr) {
 		l.t.Errorf("the member: %v\n%s", err, member.said.String())
 	}
 	l.joinsAt("leaf0", inside, 1)
-	must(l.t, l.at("h1", "timeout", "120", "mckey", "-m", group.String(), "-s", "-C", "10")...)
+	must(l.t, l.at("h1", "timeout", "120", "mckey", "-m", name, "-s", "-C", "10")...)
 	for range 10 {
 		d.receive(group, 100)
 	}

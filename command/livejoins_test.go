@@ -3,8 +3,11 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,46 @@ workloads:
   - command: {label: mckey, timeout: 300s, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then sleep 1; exec mckey -m 239.1.2.3 -s -C 10; fi; exec mckey -m 239.1.2.3 -C 10'], ranks: [h3, h1, h6, h15]}
   - command: {label: bw, timeout: 300s, run: [sh, -c, 'M="-g -M 0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3"; if [ $MCASTLAB_RANK = 0 ]; then exec ib_send_bw -F -c UD -n 100 $M; fi; sleep 1; exec ib_send_bw -F -c UD -n 100 $M h0'], ranks: [h0, h9]}
 `
+
+// killedLab is a lab in virtual time in which members die at 2 s: one of two at h1, and the only one at h6. At 200 s, after which all
+// queries are long due, the other members get what is sent.
+const killedLab = `name: t-joins-killed
+topology: {fat-tree: {k: 4}}
+runtime: {clock: lockstep, management: true}
+workloads:
+  - command: {label: mckey, timeout: 300s, ranks: [h3, h1, h6, h15], run: [sh, -c, 'G="-m 239.1.2.3";
+      case $MCASTLAB_RANK in
+      0) sleep 200; exec mckey $G -s -C 10;;
+      1) mckey $G -C 10 & timeout -s KILL 2 mckey $G -C 1000; wait $!;;
+      2) timeout -s KILL 2 mckey $G -C 1000; sleep 210;;
+      3) exec mckey $G -C 10;;
+      esac']}
+`
+
+// TestLiveJoinsKilled: programs that are killed are out of the groups of their host, in virtual time: its other programs stay members,
+// and a host without any gets no datagram. In the end no table has a group.
+func TestLiveJoinsKilled(t *testing.T) {
+	need(t, "netns")
+	verbsTools(t, "mckey")
+	dir := t.TempDir()
+	r := invoke(t, nil, "run", "-q", "-r", "netns", "--allow-programs", "--format", "json", "--runs", dir, write(t, killedLab))
+	if r.code != 0 {
+		t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "counters.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{`"joined"`, `"no-group"`, `"unknown-group"`} {
+		if bytes.Contains(b, []byte(what)) {
+			t.Errorf("%s has %s", files[0], what)
+		}
+	}
+}
 
 // TestLiveJoins: datagrams of programs reach the members of a multicast group across the switches of a fat-tree, in virtual time and
 // on the wall clock, and no table keeps a group that all have left.

@@ -29,6 +29,7 @@ var sweeps = []struct {
 	{"virtswitch", "TestGuardsFire", nil},
 	{"core/mrp", "TestGuardsFire", nil},
 	{"internal/external", "TestConservation", nil},
+	{"internal/external", "TestJoinsOfDevice|TestDeviceQueried", nil}, // a device that joins groups, behind a switch
 	// So many seeds are enough for what only whole labs reach. A second run of a seed reaches what
 	// the first did.
 	{"drivers/sim", "TestGuardsFire", []string{"-args", "-seeds", "16"}},
