@@ -369,11 +369,16 @@ func (l *joinLab) hear(at vtime.Time, group uint32, what string) {
 	}
 }
 
-// TestJoinsReroute: groups follow the routes when a link fails and when it is back, and a switch that has restarted learns
-// its groups again.
+// TestJoinsReroute: groups follow the routes when a link fails and when it is back, a switch that has restarted learns
+// its groups again, and one that takes the place of another has them.
 func TestJoinsReroute(t *testing.T) {
 	l := newJoinLab(t, joinGraph(t, "k=4", false), nil)
 	g := l.Graph()
+	for i := range g.Nodes {
+		if sw := l.Switch(i); sw != nil {
+			sw.Resume(0, sw.Snooped())
+		}
+	}
 	groups := []uint32{0xe1000001, 0xe1000002, 0xe1000003, 0xe1000004, 0xe1000005}
 	for h := range l.hosts {
 		for _, group := range groups {
@@ -404,6 +409,18 @@ func TestJoinsReroute(t *testing.T) {
 		}
 	}
 	l.check(at, groups, "after restarts")
+	at = at.Add(vtime.Second)
+	for i := range g.Nodes {
+		if sw := l.Switch(i); sw != nil {
+			l.At(at, func(now vtime.Time) {
+				x := sw.Snooped()
+				sw.Restart(now)
+				sw.Resume(now, x)
+			})
+		}
+	}
+	l.check(at, groups, "at once after others have taken their places")
+	l.check(at.Add(30*vtime.Second), groups, "after the queries of these")
 }
 
 // TestJoinsQuiet: a lab in which nobody joins has the digest and the events of one without trees.

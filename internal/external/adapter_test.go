@@ -370,10 +370,10 @@ func anything(t *testing.T, seed uint64) *Stats {
 	in := uint64(0)
 	for i := range 100 {
 		at := vtime.Time(r.Int64N(int64(100 * vtime.Microsecond)))
-		what := r.IntN(12)
+		what := r.IntN(11)
 		b.At(at, func(now vtime.Time) {
 			switch what {
-			case 10, 11:
+			case 10:
 				in += b.anyJoin(r, now)
 				return
 			case 0, 1:

@@ -352,7 +352,12 @@ func (b *bench) anyJoin(r *rand.Rand, now vtime.Time) (in uint64) {
 		}
 		return f
 	}
-	switch r.IntN(6) {
+	switch r.IntN(7) {
+	case 6:
+		f := b.Pool.Get()
+		send(wire.Flow{IPv6: b.v6, VLAN: &wire.VLAN{ID: 5}}, deviceIP, hostIP, deviceMAC, 9)(f)
+		b.device.out.send(now, f)
+		return 1
 	case 0:
 		b.leaf.out.send(now, (&wire.Reporter{IP: hostIP, IPv6: b.v6 != (r.IntN(4) == 0)}).Query(b.Pool))
 	case 1, 2:

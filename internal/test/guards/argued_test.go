@@ -32,4 +32,5 @@ var argued = map[string]string{
 		"the way to the root of its tree. The drawn changes take links away and give them back, after which the root is where it was.",
 	"virtswitch/snoop.go answerQuery: !slices.Contains(s.fib.Uplinks, in)": "Only switches query, and each queries downward. The check is for a host that queries: no answer leads packets to it.",
 	"virtswitch/snoop.go forwardJoined: !f.DecTTL()":                       "Drawn datagrams have the TTL of the NIC, and no way through a tree is as long. A program may set another one.",
+	"internal/external/seen.go given: op.Service() != wire.RC":             "The drawn packets to a device are RC. UC and UD have no acknowledgement that could be missing.",
 }
