@@ -90,3 +90,20 @@ func TestEndlessThreads(t *testing.T) {
 		}
 	}
 }
+
+// TestComputing: a program that computes is not taken for one that looks at memory, however long it takes: no lab time passes.
+func TestComputing(t *testing.T) {
+	lib, program := virtualProgram(t, "compute")
+	for range 3 {
+		h := newVirtual(t)
+		out, err := h.run(lib, program, "200")
+		h.close()
+		var ns int
+		if err == nil {
+			_, err = fmt.Sscanf(string(out), "%d ns", &ns)
+		}
+		if err != nil || ns > 10 { // a look at the clock
+			t.Errorf("computing took %d ns of lab time, and takes none: %v\n%s", ns, err, out)
+		}
+	}
+}

@@ -130,6 +130,12 @@ int signals_handled(void);                                  // reports whether t
 void signals_set(int sig, const struct sigaction *a);       // notes what the program does with one
 int turns_sigtimedwait(const sigset_t *set, siginfo_t *info, int64_t until);
 void turns_dies(int pid);                                   // says that a process dies of a signal that it was sent
+// Samples of a thread that calls nobody (spin.c), by a timer of the machine's clock that signals it. spin_found takes one, with the
+// context of the signal's handler: 1 if the thread only looks at memory. It ends the samples when there are enough.
+void spin_begin(timer_t burst);
+void spin_end(timer_t burst);
+int spin_found(timer_t burst, const void *context);
+
 // Timers (expire.c): they are set and asked for as by timer_settime and timer_gettime, if turns_timer_known, or as by setitimer.
 int turns_timer_known(timer_t id);
 int turns_timer(timer_t id, int flags, const struct itimerspec *set, struct itimerspec *old);

@@ -246,25 +246,40 @@ __attribute__((visibility("default"))) void mcastlab_progress(void)
 	turns_progress();
 }
 
-// A thread that looks at its memory until a WRITE has changed it calls nobody. A timer of its processor time finds it: after two
-// ticks without a call it waits until bytes have come into the process's memory. It might compute as well, so it goes on by itself
-// after a while, which is longer each time.
-enum { TICK = 4000000, SPIN = 10000000 };
-static __thread timer_t ticks;
+// A thread that looks at its memory until a WRITE has changed it calls nobody. A timer of its processor time finds who has not called
+// for two ticks. If samples say that it only looks (spin.c), it waits until bytes have come into the process's memory, or goes on by itself
+// after a while, which is longer each time, as another process may have changed it. Samples do not find a loop that
+// counts its looks: after QUIET ticks it waits all the same.
+enum { TICK = 4000000, QUIET = 250, SPIN = 10000000 };
+static __thread timer_t ticks, burst;
 static __thread int ticking;
+static __thread unsigned quiet;        // ticks in a row without a call
 static __thread unsigned seen;         // calls at the last tick
 static __thread unsigned last_spin;    // calls when it was last found
 static __thread int64_t spin_ps;       // how long it waits then
 
-static void tick(int sig)
+// looked waits as a thread does that has been found to look at memory.
+static void looked(void)
+{
+	int same = spin_ps && last_spin == calls; // a new thread has made no call, either
+	spin_ps = same && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
+	wait_as(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0, same ? V_AGAIN : 0, NULL, NULL);
+	last_spin = calls;
+	quiet = 0;
+}
+
+static void tick(int sig, siginfo_t *info, void *context)
 {
 	(void)sig;
-	int err = errno;
-	if (!waiting && conn >= 0 && calls == seen) {
-		int same = spin_ps && last_spin == calls; // a new thread has made no call, either
-		spin_ps = same && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
-		wait_as(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0, same ? V_AGAIN : 0, NULL, NULL);
-		last_spin = calls;
+	int err = errno, sample = info->si_value.sival_int;
+	if (waiting || conn < 0 || calls != seen) {
+		quiet = 0;
+		if (sample)
+			spin_end(burst);
+	} else if (sample ? spin_found(burst, context) : ++quiet >= QUIET) {
+		looked();
+	} else if (!sample) {
+		spin_begin(burst);
 	}
 	seen = calls;
 	errno = err;
@@ -272,12 +287,17 @@ static void tick(int sig)
 
 static void watch_spins(void)
 {
-	struct sigaction a = {.sa_handler = tick, .sa_flags = SA_RESTART};
+	struct sigaction a = {.sa_sigaction = tick, .sa_flags = SA_RESTART | SA_SIGINFO};
 	struct sigevent e = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 1};
 	struct itimerspec every = {{0, TICK}, {0, TICK}};
 	e._sigev_un._tid = syscall(SYS_gettid);
 	if (real.sigaction(SIGRTMAX - 1, &a, NULL) || real.timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &ticks))
 		return; // such a thread is named when it has kept its turn for long
+	e.sigev_value.sival_int = 1;
+	if (real.timer_create(CLOCK_MONOTONIC, &e, &burst)) {
+		real.timer_delete(ticks);
+		return;
+	}
 	ticking = !real.timer_settime(ticks, 0, &every, NULL);
 }
 
@@ -345,8 +365,10 @@ void turns_end(void)
 	if (conn < 0)
 		return;
 	waiting = 1; // for ever
-	if (ticking)
+	if (ticking) {
 		real.timer_delete(ticks);
+		real.timer_delete(burst);
+	}
 	settle();
 	say(&m, sizeof m);
 	syscall(SYS_close, conn);

@@ -24,4 +24,13 @@ var attackNumbers = []pitfall{
 			test:  "drivers/window TestLedger",
 		}},
 	},
+	{
+		what: "Who is silent for long is taken for one that waits",
+		seen: "this project, in virtual time: perftest fills its buffers for a second, a timer of processor time took that for looks at memory, and how much lab time passed was this machine's matter",
+		bugs: []bug{{
+			wrong: "Samples of a thread that makes no call are not compared",
+			edits: edit("verbs/time/spin.c", "known * 2 >= samples", "known >= 0"),
+			test:  "nodeagent/verbs TestComputing",
+		}},
+	},
 }
