@@ -113,7 +113,7 @@ func (p *program) runAction(c *cli.Context) error {
 	}
 	var acts []faults.Act
 	if file := c.String("acts"); file != "" {
-		whole := false
+		var whole bool
 		if acts, whole, err = runner.ReadActs(file, l); err != nil {
 			return usageError{err}
 		}

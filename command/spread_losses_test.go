@@ -37,7 +37,7 @@ func drawLoss(seed uint64) *loss {
 	s := prng.New(seed)
 	r := s.Derive("loss")
 	return &loss{
-		seed: seed, k: 2 + 2*int(r.IntN(2)), links: []string{"auto", "vxlan", "userspace"}[r.IntN(3)], plane: seed%2 == 1, machine: 2 + int(r.IntN(2)),
+		seed: seed, k: 2 + 2*r.IntN(2), links: []string{"auto", "vxlan", "userspace"}[r.IntN(3)], plane: seed%2 == 1, machine: 2 + r.IntN(2),
 		after: time.Duration(r.IntN(5000)) * time.Millisecond, cut: r.IntN(2) == 0, back: r.IntN(3) == 0,
 	}
 }

@@ -91,8 +91,9 @@ func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
 // run captures until ctx ends or more frames than max have been taken, if max is not 0.
 func (t *tap) run(ctx context.Context, max int) error {
 	seen := 0
-	for last := false; ; {
-		if last = ctx.Err() != nil; last {
+	for {
+		last := ctx.Err() != nil
+		if last {
 			if err := t.stop(); err != nil {
 				return err
 			}
@@ -182,7 +183,7 @@ func (k *captures) close() error {
 // passed; 0 is no limit. A capture that begins while a run in virtual time is under way ends with it.
 func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
 	var states *nodeapi.InspectReply
-	err := error(nil)
+	var err error
 	for begin := time.Now(); ; {
 		if run, end := d.activeRun(); run != nil {
 			return errors.Join(d.captureRun(ctx, run, e, w, count), end())

@@ -62,7 +62,7 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 
 // refuseRepair says what is gone of a lab on several machines.
 func (d *Deployed) refuseRepair(x drift) error {
-	what := ""
+	var what string
 	switch {
 	case len(x.nodes) > 0:
 		what = fmt.Sprintf("node %s is gone", d.Where(d.Graph.Nodes[x.nodes[0]].Name))

@@ -16,7 +16,8 @@ func TestEgress(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 0xe9))
 		l := newLone(t, func(c *Config) {
-			c.PFC.Lossless = uint8(r.Uint32()) & uint8(r.Uint32())
+			some, more := uint8(r.Uint32()), uint8(r.Uint32())
+			c.PFC.Lossless = some & more
 			if r.IntN(3) == 0 {
 				c.Weights[r.IntN(8)], c.Weights[r.IntN(8)] = 1+uint8(r.IntN(3)), 2
 			}

@@ -21,7 +21,7 @@ func (s *Switch) Probe(p *machine.Probe) {
 	s.probeStats(p)
 	s.timers.Visit(func(at *vtime.Time) { p.Deadline(at, "a timer of a switch") })
 	for _, w := range s.waiting {
-		p.Same(uint64(w), "which ports have frames")
+		p.Same(w, "which ports have frames")
 	}
 	s.buffer.probe(p)
 	for port := range s.eg {

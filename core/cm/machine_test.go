@@ -34,7 +34,7 @@ type flight struct {
 	b  []byte
 }
 
-const hop = vtime.Duration(10 * vtime.Microsecond)
+const hop = 10 * vtime.Microsecond
 
 func newPair(t *testing.T, seed uint64) *pair {
 	p := &pair{t: t, rng: prng.New(seed)}

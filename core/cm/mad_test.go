@@ -3,6 +3,7 @@ package cm
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -55,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%v: %v\n%+v\n%+v", m.Attribute, err, got, m)
 		}
 		for n := range b {
-			if _, err := Parse(b[:n]); err != ErrLength {
+			if _, err := Parse(b[:n]); !errors.Is(err, ErrLength) {
 				t.Fatalf("%v: of %d bytes: %v", m.Attribute, n, err)
 			}
 		}

@@ -326,8 +326,9 @@ func parseMLD(b []byte) (m Membership, err error) {
 // setRecords checks that the records of a report are all there.
 func (m *Membership) setRecords(body []byte) error {
 	m.records = body[membershipHead:]
-	rest, ok := m.records, true
+	rest := m.records
 	for range binary.BigEndian.Uint16(body[6:8]) {
+		var ok bool
 		if _, rest, ok = parseRecord(rest, m.IPv6); !ok {
 			return ErrShort
 		}

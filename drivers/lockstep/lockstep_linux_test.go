@@ -87,7 +87,6 @@ type bench struct {
 	heard  []uint64
 	ranks  []*sim.Ranks
 	errs   chan error
-	hosts  []int
 	now    vtime.Time
 	lease  uint32
 	ended  []error
@@ -337,7 +336,7 @@ func (b *bench) tell(f func(node int) error) error {
 }
 
 func (b *bench) drain() (err error) {
-	halted := false
+	var halted bool
 	if b.now, halted, err = b.c.Drain(); err != nil || halted {
 		return err
 	}
@@ -759,7 +758,7 @@ func TestSealed(t *testing.T) {
 	if _, err := mapFile(int(f.Fd()), ringSize/2, false); err == nil {
 		t.Error("memory of another size is taken")
 	}
-	if err := (region(own)).unmap(); err != nil {
+	if err := own.unmap(); err != nil {
 		t.Error(err)
 	}
 	if err := read.unmap(); err != nil {

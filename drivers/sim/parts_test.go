@@ -71,8 +71,8 @@ func divided(t *testing.T, seed uint64) {
 		for i := range leave {
 			leave[i] = r.IntN(20)
 		}
-		one, log1 := runDivided(whole, job, steps, leave)
-		two, log2 := runDivided(parts, job, steps, leave)
+		log1, one := runDivided(whole, job, steps, leave)
+		log2, two := runDivided(parts, job, steps, leave)
 		now := parts.parts[0].now
 		if fmt.Sprint(one) != fmt.Sprint(two) || whole.Digest() != parts.Digest() || whole.now != now || log1 != log2 {
 			t.Errorf("job %d, parts %v: %v at %v with digest %016x, and whole %v at %v with %016x\n%s\n%s",
@@ -126,7 +126,7 @@ func (n nodeReports) Trace(now vtime.Time, e machine.Event) {
 func aCrew(parts int, work func(part int)) Crew { return crew.New(parts, work) }
 
 // runDivided runs a job, and returns its error and what its ranks saw.
-func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (err error, log string) {
+func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (log string, err error) {
 	params := simlab.Params()
 	params.RetryCnt = 2
 	logs := make([]string, 6)

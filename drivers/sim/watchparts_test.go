@@ -51,7 +51,7 @@ func TestPartsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	loss(whole)
-	one, _ := runDivided(whole, 0, steps, leave)
+	_, one := runDivided(whole, 0, steps, leave)
 	all := want()
 	for _, kind := range []string{traces.LineSent, traces.LineLost, traces.LinePosted} {
 		if !strings.Contains(all, `"`+kind+`"`) {
@@ -67,7 +67,7 @@ func TestPartsWatched(t *testing.T) {
 		for _, p := range parts.parts {
 			loss(p)
 		}
-		two, _ := runDivided(parts, 0, steps, leave)
+		_, two := runDivided(parts, 0, steps, leave)
 		if x := got(); fmt.Sprint(one) != fmt.Sprint(two) || x != all {
 			t.Errorf("parts %v: %v, trace of %d bytes; whole: %v, %d bytes", of, two, len(x), one, len(all))
 		}

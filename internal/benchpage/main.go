@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ func write(page string, runs int, quick bool) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for programs and runs: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
 	m := &bench{dir: dir, runs: runs, quick: quick}
 	for _, build := range [][]string{
 		{"build", "-o", m.path("mcastlab"), "./cmd/mcastlab"},
@@ -56,8 +57,8 @@ func write(page string, runs int, quick bool) error {
 		}
 	}
 	b.WriteString(peers)
-	os.Stdout.Write(b.Bytes())
-	return os.WriteFile(page, b.Bytes(), 0o644)
+	_, err = os.Stdout.Write(b.Bytes())
+	return errors.Join(err, os.WriteFile(page, b.Bytes(), 0o644))
 }
 
 type bench struct {
@@ -264,7 +265,7 @@ func (m *bench) run(lab string, args ...string) (usage, error) {
 	if err != nil {
 		return usage{}, fmt.Errorf("make a folder for a run: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
 	file := filepath.Join(dir, "lab.mcl.yml")
 	if err := os.WriteFile(file, []byte(lab), 0o644); err != nil {
 		return usage{}, err

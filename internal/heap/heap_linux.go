@@ -24,7 +24,7 @@ func collapse(over func() bool) bool {
 	if err != nil {
 		return false
 	}
-	defer maps.Close()
+	defer maps.Close() //nolint:errcheck // it was only read
 	here := uint64(uintptr(unsafe.Pointer(new([64 << 10]byte)))) >> apart
 	able := false
 	for lines := bufio.NewScanner(maps); lines.Scan(); {

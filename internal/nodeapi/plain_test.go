@@ -55,7 +55,7 @@ func TestPlain(t *testing.T) {
 	if _, err := stream.Recv(); err == nil || err.Error() != "h0:0 announced frame 0" || status.Code(err) != codes.Aborted {
 		t.Errorf("stream: %v", err)
 	}
-	if plain(io.EOF) != io.EOF || plain(nil) != nil {
+	if !errors.Is(plain(io.EOF), io.EOF) || plain(nil) != nil {
 		t.Error("the end of a stream is an error of gRPC")
 	}
 	if strings.Contains(plain(context.Canceled).Error(), "rpc") {

@@ -38,7 +38,7 @@ func write(out string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for programs and profiles: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
 	var all []*profile.Profile
 	for i, m := range measured {
 		p, err := measure(dir, fmt.Sprint("p", i), m.pkg, m.bench, m.time)

@@ -162,7 +162,7 @@ func TestUnsealed(t *testing.T) {
 	want, _ := shownOf(l, dir)
 	var names []string
 	for name, b := range files { // independent of each other
-		old := b
+		var old []byte
 		switch at := bytes.LastIndex(b, []byte(checksum.Key)); {
 		case strings.HasSuffix(name, ".yml"):
 			old = b[:at-len("# ")]

@@ -32,11 +32,11 @@ type history struct {
 
 // group is a multicast group as the switches' events tell of it.
 type group struct {
-	name                   string
-	addedUS, deletedUS     float64 // NaN: never
-	in                     map[int]int
-	paths                  map[int]int64 // by switch
-	switches, deleted, ups int
+	name               string
+	addedUS, deletedUS float64 // NaN: never
+	in                 map[int]int
+	paths              map[int]int64 // by switch
+	deleted            int
 }
 
 // shown are the kinds of events that have a line in the picture of a run's time.

@@ -67,7 +67,7 @@ type channel struct {
 
 // serve does what a program asks for until it closes the connection or says what makes no sense.
 func (s *Server) serve(conn *net.UnixConn) {
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing more is written to it
 	var c *client
 	for {
 		b, fds, err := receive(conn)

@@ -104,14 +104,14 @@ func (h *host) accountsEmpty(t *testing.T) {
 // evil is a program with a queue pair that is connected to itself by another at the same NIC, and sparse memory.
 type evil struct {
 	*rawClient
-	cq, srq reply
-	qp      [2]reply
-	sq      ring
-	cqRing  ring
-	other   []byte // rings of the other queue pair
-	at      uint64
-	key     uint32
-	polled  uint64
+	cq     reply
+	qp     [2]reply
+	sq     ring
+	cqRing ring
+	other  []byte // rings of the other queue pair
+	at     uint64
+	key    uint32
+	polled uint64
 
 	unsignaled bool // what is posted next
 }

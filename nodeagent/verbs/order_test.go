@@ -56,7 +56,6 @@ type player struct {
 // model is a program of a few threads, with everything that they wait for.
 type model struct {
 	order
-	t       *testing.T
 	players []*player
 	now     vtime.Time
 	news    news

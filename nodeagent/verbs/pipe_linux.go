@@ -89,12 +89,11 @@ func (p *pipe) try(b []byte) (written bool) {
 // write writes a message if there is room for it, and reports whether it is done with: a program that has closed its end hears
 // nothing.
 func (p *pipe) write(fd uintptr, b []byte) bool {
-	err := unix.EINTR
+	var err error = unix.EINTR
 	for errors.Is(err, unix.EINTR) {
-		_, e := unix.Write(int(fd), b)
-		err, _ = e.(unix.Errno)
+		_, err = unix.Write(int(fd), b)
 	}
-	if err == unix.EAGAIN {
+	if errors.Is(err, unix.EAGAIN) {
 		return false
 	}
 	if p.c.s.turns != nil {

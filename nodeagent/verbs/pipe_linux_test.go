@@ -50,7 +50,7 @@ func TestUnreadInOrder(t *testing.T) {
 					got++
 				}
 			}
-			p.mu.Lock() // until the last has been counted
+			p.mu.Lock() //nolint:staticcheck // until the last has been counted
 			p.mu.Unlock()
 			if n := s.used[useEvents].Load(); n != 0 || c.used[useEvents].Load() != 0 {
 				t.Errorf("virtual %v, seed %d: %d bytes still count", virtual, seed, n)

@@ -5,8 +5,7 @@ import "github.com/mcastlab/mcastlab/virtrnic"
 // region is a memory region of a program: its image here, and where the memory itself is.
 type region struct {
 	mr    *virtrnic.MR // nil: its memory could not be read, so the NIC has it no more
-	key   uint32
-	image []byte // mapped; nil if it has no bytes
+	image []byte       // mapped; nil if it has no bytes
 	iova  uint64
 	addr  uint64 // in the program
 

@@ -18,7 +18,7 @@ func TestInside(t *testing.T) {
 // TestRun: the error of a program is the result.
 func TestRun(t *testing.T) {
 	mine := errors.New("mine")
-	if err := Run(func() error { return mine }); err != mine {
+	if err := Run(func() error { return mine }); !errors.Is(err, mine) {
 		t.Errorf("%v in place of the program's error", err)
 	}
 }

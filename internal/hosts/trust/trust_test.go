@@ -40,7 +40,7 @@ func issue(t *testing.T, a *Authority, role Role, node string, at time.Time) *Cr
 }
 
 // connect has a client meet a server, and returns what each makes of it.
-func connect(t *testing.T, client, server *tls.Config) (clientErr, serverErr error, who Identity) {
+func connect(t *testing.T, client, server *tls.Config) (who Identity, clientErr, serverErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +75,8 @@ func connect(t *testing.T, client, server *tls.Config) (clientErr, serverErr err
 		_, err = io.ReadFull(c, make([]byte, 2)) // in TLS 1.3 a client learns here that its certificate is refused
 		return err
 	}()
-	return clientErr, <-done, who
+	serverErr = <-done
+	return who, clientErr, serverErr
 }
 
 // TestWhoGetsIn: a port takes certificates of its own authority while they hold and as long as they are for clients, and
@@ -104,7 +105,7 @@ func TestWhoGetsIn(t *testing.T) {
 		{"an expired machine answers", issue(t, a, Deployer, "m0", noon).Client("m1", now), issue(t, a, Host, "m1", noon.Add(-Valid-time.Minute)), false, "expired"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			clientErr, serverErr, who := connect(t, x.client, x.server.Server(now))
+			who, clientErr, serverErr := connect(t, x.client, x.server.Server(now))
 			if x.in {
 				if clientErr != nil || serverErr != nil || who.Node == "" {
 					t.Fatalf("client %v, server %v, who %v", clientErr, serverErr, who)

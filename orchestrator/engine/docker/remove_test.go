@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 )
 
@@ -40,7 +41,7 @@ func TestRemoveAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := removeContainer(t.Context(), c, "x"); err == nil || !strings.Contains(err.Error(), "404") && !client.IsErrNotFound(err) {
+	if err := removeContainer(t.Context(), c, "x"); err == nil || !strings.Contains(err.Error(), "404") && !errdefs.IsNotFound(err) {
 		t.Errorf("the second request's answer is %v", err)
 	}
 	if asked.Load() != 2 || waited.Load() != 1 {
