@@ -61,11 +61,6 @@ func (s *settings) wants(linter, check string) bool {
 
 func excluded(pass *analysis.Pass, s *settings, linter string, pos token.Pos) bool {
 	at := pass.Fset.Position(pos)
-	for _, rule := range s.Linters.Exclusions.Rules {
-		if slices.Contains(rule.Linters, linter) && regexp.MustCompile(rule.Path).MatchString(filepath.ToSlash(at.Filename)) {
-			return true
-		}
-	}
 	for _, f := range pass.Files {
 		if pass.Fset.File(f.Pos()).Name() != at.Filename {
 			continue
@@ -81,7 +76,9 @@ func excluded(pass *analysis.Pass, s *settings, linter string, pos token.Pos) bo
 			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(s.Linters.Exclusions.Rules, func(rule exclusion) bool {
+		return slices.Contains(rule.Linters, linter) && regexp.MustCompile(rule.Path).MatchString(filepath.ToSlash(at.Filename))
+	})
 }
 
 // directives returns the linters that nolint comments of a file name, by line.
@@ -115,6 +112,10 @@ func covers(fset *token.FileSet, f *ast.File, line int) (from, to int) {
 
 // nolintlint runs after the others and reports nolint comments that are malformed or have suppressed nothing.
 func nolintlint(pass *analysis.Pass) (any, error) {
+	s, err := read()
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range pass.Files {
 		name := pass.Fset.File(f.Pos()).Name()
 		for _, g := range f.Comments {
@@ -126,7 +127,7 @@ func nolintlint(pass *analysis.Pass) (any, error) {
 		}
 		for line, linters := range directives(pass.Fset, f) {
 			for _, linter := range linters {
-				if !suppressed[fmt.Sprint(name, line, linter)] {
+				if slices.Contains(s.Linters.Enable, linter) && !suppressed[fmt.Sprint(name, line, linter)] {
 					report(pass, name, line, "the comment suppresses nothing of "+linter+" (nolintlint)")
 				}
 			}

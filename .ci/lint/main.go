@@ -38,17 +38,23 @@ type settings struct {
 		Settings struct {
 			Depguard    struct{ Rules map[string]imports }
 			Staticcheck struct{ Checks []string }
-			Errcheck    struct {
+			Misspell    struct {
+				Ignore []string `yaml:"ignore-rules"`
+			}
+			Errcheck struct {
 				Exclude []string `yaml:"exclude-functions"`
 			}
 		}
 		Exclusions struct {
-			Rules []struct {
-				Path    string
-				Linters []string
-			}
+			Rules []exclusion
 		}
 	}
+}
+
+// exclusion is a rule that takes findings of linters out in files whose path matches.
+type exclusion struct {
+	Path    string
+	Linters []string
 }
 
 var file = flag.String("golangci", ".golangci.yml", "`file` of settings")
@@ -133,7 +139,12 @@ func unchecked(pass *analysis.Pass) (any, error) {
 }
 
 func misspelled(pass *analysis.Pass) (any, error) {
-	r := &misspell.Replacer{Replacements: misspell.DictMain}
+	s, err := read()
+	if err != nil {
+		return nil, err
+	}
+	r := &misspell.Replacer{Replacements: slices.Clone(misspell.DictMain)}
+	r.RemoveRule(s.Linters.Settings.Misspell.Ignore)
 	r.Compile()
 	for _, f := range pass.Files {
 		name := pass.Fset.File(f.Pos()).Name()
