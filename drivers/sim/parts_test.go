@@ -156,7 +156,7 @@ func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (log
 		saw("all are there")
 		return err
 	}})
-	return err, fmt.Sprint(logs)
+	return fmt.Sprint(logs), err
 }
 
 // troubledParts broadcasts thrice under a timeline of faults, which the last broadcast's end removes, on a lab that is

@@ -71,7 +71,9 @@ func measure(dir, name, pkg, bench, time string) (*profile.Profile, error) {
 			return nil, fmt.Errorf("%s: %w\n%s", filepath.Base(c.Path), err, o)
 		}
 		if c == run {
-			os.Stdout.Write(o)
+			if _, err := os.Stdout.Write(o); err != nil {
+				return nil, err
+			}
 		}
 	}
 	b, err := os.ReadFile(cpu)

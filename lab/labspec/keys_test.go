@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -56,11 +55,7 @@ func builtOf(t *testing.T, l *lab.Lab) map[string]string {
 	}
 	spec := Fabric(l, g)
 	all := map[string]string{}
-	var links []topo.Link
-	for i := range g.Links {
-		links = append(links, g.Links[i])
-	}
-	leaves(all, "links", reflect.ValueOf(links))
+	leaves(all, "links", reflect.ValueOf(g.Links))
 	leaves(all, "switch", reflect.ValueOf(spec.Switch))
 	leaves(all, "nic", reflect.ValueOf(spec.NIC))
 	leaves(all, "ranks", reflect.ValueOf(RankParams(l)))

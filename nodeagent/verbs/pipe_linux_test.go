@@ -50,8 +50,8 @@ func TestUnreadInOrder(t *testing.T) {
 					got++
 				}
 			}
-			p.mu.Lock() //nolint:staticcheck // until the last has been counted
-			p.mu.Unlock()
+			p.mu.Lock()
+			p.mu.Unlock() //nolint:staticcheck // the last has been counted
 			if n := s.used[useEvents].Load(); n != 0 || c.used[useEvents].Load() != 0 {
 				t.Errorf("virtual %v, seed %d: %d bytes still count", virtual, seed, n)
 			}
