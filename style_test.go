@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"drivers/fabric":                     {"core/machine", "core/prng", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
 	"faults":                             {"core/strictjson", "core/prng", "core/topo", "core/vtime", "core/wire"},
 	"internal/checksum":                  {},
-	"traces":                             {"internal/checksum", "core/machine", "core/vtime", "core/wire"},
+	"traces":                             {"internal/checksum", "core/machine", "core/machine/queue", "core/vtime", "core/wire"},
 	"traces/explain":                     {"internal/checksum", "traces", "core/wire"},
 	"rank/outofband":                     {"rank/rankhost"},
 	"rank/rankhost":                      {"core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},

@@ -2,7 +2,6 @@ package traces
 
 import (
 	"bytes"
-	"container/heap"
 	"fmt"
 	"io"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/mcastlab/mcastlab/core/machine/queue"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 )
@@ -30,8 +30,8 @@ type Capture struct {
 	w      *pcapgo.NgWriter
 	budget *Budget
 	slack  vtime.Duration
-	held   frameHeap
-	n      uint64
+	held   queue.Heap[[]byte] // frames, those of one instant in the order in which they came here
+	n      uint64             // frames that have come
 	err    error
 }
 
@@ -78,20 +78,20 @@ func (c *Capture) fits(n int) bool {
 
 func (c *Capture) add(now, at vtime.Time, b []byte) {
 	c.n++
-	heap.Push(&c.held, heldFrame{at, c.n, b})
-	for len(c.held) > 0 && c.held[0].at < now.Add(-c.slack) {
-		c.write(heap.Pop(&c.held).(heldFrame))
+	c.held.Push(at, c.n, b)
+	for c.held.Len() > 0 && c.held.Next() < now.Add(-c.slack) {
+		c.write(c.held.Pop())
 	}
 }
 
-func (c *Capture) write(h heldFrame) {
+func (c *Capture) write(h queue.Due[[]byte]) {
 	if c.err != nil {
 		return
 	}
-	ns := int64(h.at) / int64(vtime.Nanosecond)
+	ns := int64(h.At) / int64(vtime.Nanosecond)
 	err := c.w.WritePacket(gopacket.CaptureInfo{
-		Timestamp: time.Unix(0, ns), CaptureLength: len(h.bytes), Length: len(h.bytes),
-	}, h.bytes)
+		Timestamp: time.Unix(0, ns), CaptureLength: len(h.Value), Length: len(h.Value),
+	}, h.Value)
 	if err != nil {
 		c.err = fmt.Errorf("write capture: %w", err)
 	}
@@ -107,36 +107,11 @@ func (c *Capture) Flush() error {
 
 // Close writes what is held back and flushes.
 func (c *Capture) Close() error {
-	for len(c.held) > 0 {
-		c.write(heap.Pop(&c.held).(heldFrame))
+	for c.held.Len() > 0 {
+		c.write(c.held.Pop())
 	}
 	if err := c.w.Flush(); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write capture: %w", err)
 	}
 	return c.err
-}
-
-type heldFrame struct {
-	at    vtime.Time
-	n     uint64 // order of arrival here, for equal times
-	bytes []byte
-}
-
-// frameHeap is a heap of frames by time.
-type frameHeap []heldFrame
-
-func (h frameHeap) Len() int { return len(h) }
-func (h frameHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].n < h[j].n
-}
-func (h frameHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *frameHeap) Push(x any) { *h = append(*h, x.(heldFrame)) }
-
-// Pop implements heap.Interface.
-func (h *frameHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }

@@ -2,10 +2,10 @@ package sim
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
@@ -162,7 +162,7 @@ func (t logTracer) keep(now vtime.Time) *report {
 // passLog passes on what has been reported before an instant, in a whole lab.
 func (n *Net) passLog(before vtime.Time) {
 	if l := n.log; l != nil && len(l.chunks) > 0 {
-		l.passing = pass(l.alone[:], l.passing, before)
+		pass(l.alone[:], &l.passing, before)
 	}
 }
 
@@ -180,29 +180,30 @@ func (t logRequests) TraceQueue(now vtime.Time, port, bytes int) {
 }
 
 // writeLogs passes on what was reported before an instant, to which all parts have come.
-func (p *Parts) writeLogs(before vtime.Time) { p.passing = pass(p.logs, p.passing, before) }
+func (p *Parts) writeLogs(before vtime.Time) { pass(p.logs, &p.passing, before) }
 
-// pass passes on the reports of logs that were made before an instant. It returns the memory that it was given, or more.
-func pass(logs []*eventLog, memory logHeap, before vtime.Time) logHeap {
-	all := memory[:0]
+// pass passes on the reports of logs that were made before an instant. heap is empty before and after.
+func pass(logs []*eventLog, heap *logHeap, before vtime.Time) {
 	for _, l := range logs {
 		if l.begin(before); len(l.order) > 0 {
-			all = append(all, l.order)
+			heap.add(l.order)
 		}
 	}
-	heap.Init(&all)
-	for len(all) > 0 {
-		all[0][0].pass()
-		if all[0] = all[0][1:]; len(all[0]) > 0 {
-			heap.Fix(&all, 0)
-		} else {
-			heap.Pop(&all)
+	for heap.Len() > 0 {
+		left := heap.Pop().Value
+		left[0].pass()
+		n := 1
+		for n < len(left) && left[n].at < heap.Next() {
+			left[n].pass()
+			n++
+		}
+		if n < len(left) {
+			heap.add(left[n:])
 		}
 	}
 	for _, l := range logs {
 		l.end()
 	}
-	return all
 }
 
 // pass passes a report on.
@@ -218,16 +219,7 @@ func (r *report) pass() {
 	}
 }
 
-// logHeap has what is left of the reports of logs, the first one's before all others.
-type logHeap [][]*report
+// logHeap has the reports of logs that are not passed on yet, by the first one of each log: no node is in two logs.
+type logHeap struct{ queue.Heap[[]*report] }
 
-func (h logHeap) Len() int           { return len(h) }
-func (h logHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h logHeap) Less(i, j int) bool { return inOrder(h[i][0], h[j][0]) < 0 }
-func (h *logHeap) Push(x any)        { *h = append(*h, x.([]*report)) }
-func (h *logHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = nil
-	*h = (*h)[:len(*h)-1]
-	return last
-}
+func (h *logHeap) add(left []*report) { h.Push(left[0].at, uint64(left[0].of.node), left) }

@@ -43,7 +43,7 @@ func TestEventLog(t *testing.T) {
 			for _, n := range nets {
 				before = min(before, n.now)
 			}
-			memory = pass(logs, memory, before)
+			pass(logs, &memory, before)
 			slices.SortStableFunc(told[passed:], func(a, b logged) int {
 				return cmp.Or(cmp.Compare(a.now, b.now), cmp.Compare(a.node, b.node))
 			})
