@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
@@ -157,4 +158,4 @@ func LinksAtMost(g *topo.Graph, row *Row) int {
 }
 
 // smallestFrameBits is the size of the smallest frame with its preamble and gap, in bits.
-const smallestFrameBits = 8 * 84
+const smallestFrameBits = 8 * (wire.MinFrameLen + wire.LinkOverhead)

@@ -1,6 +1,9 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/core/vtime"
+import (
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+)
 
 // Bounds of a switch, each with its reason.
 const (
@@ -22,11 +25,11 @@ const (
 	mtuMax = 4096
 	// maxFrameWire is the largest RoCE frame on the wire: 4 KiB of payload, the
 	// longest headers, ICRC, FCS, preamble and gap. Headroom is computed with it.
-	maxFrameWire = mtuMax + 112 + 4 + 24
+	maxFrameWire = mtuMax + 112 + wire.ICRCLen + wire.LinkOverhead
 	// mrpBytesMax is the largest registration packet (CEP-9).
 	mrpBytesMax = 1500
 	// pfcWire is a pause frame on the wire.
-	pfcWire = 60 + 24
+	pfcWire = wire.PFCLen + wire.LinkOverhead
 	// deferredMax is how many frames may wait for the feedback processor and the accelerator.
 	deferredMax = 1 << 14
 	// pauseGap is by how much a pause frame follows its cause. It makes the order in

@@ -12,9 +12,9 @@ const (
 	FCSLen      = 4  // frame check sequence, added by the port
 	MinFrameLen = 60 // shortest frame without FCS; shorter ones are padded
 
-	// WireOverhead is what a frame costs on the wire beside the bytes kept here:
+	// LinkOverhead is what a frame takes on a link beside the bytes that are counted:
 	// FCS 4, preamble and start delimiter 8, inter-frame gap 12.
-	WireOverhead = FCSLen + 8 + 12
+	LinkOverhead = FCSLen + 8 + 12
 )
 
 // EtherTypes in use.

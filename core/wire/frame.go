@@ -88,7 +88,7 @@ func (f *Frame) Phantom() bool { return f.pay != 0 && f.flags&flagBlock == 0 }
 func (f *Frame) Len() int { return max(MinFrameLen, f.unpadded()) }
 
 // WireLen returns what the frame costs on the wire: Len, FCS, preamble and gap (GEN-6).
-func (f *Frame) WireLen() int { return f.Len() + WireOverhead }
+func (f *Frame) WireLen() int { return f.Len() + LinkOverhead }
 
 func (f *Frame) unpadded() int {
 	n := int(f.n) + int(f.pay)

@@ -393,7 +393,7 @@ func BenchmarkPacing(b *testing.B) {
 			must(b, src.nic.PostSend(now, src.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: virtrnic.SGE{Addr: src.mr.Addr(), Length: 1 << 18, LKey: src.mr.LKey()}}))
 		})
 		dst.completion(b)
-		want := float64(256*(1024+58+wire.WireOverhead)*8) / 20e6
+		want := float64(256*(1024+58+wire.LinkOverhead)*8) / 20e6
 		off = append(off, time.Since(begin).Seconds()/want-1)
 		src.completion(b)
 	}

@@ -11,15 +11,13 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
-
-// frameExtra is what a frame takes on a link beside its counted bytes: FCS, preamble and gap.
-const frameExtra = 4 + 8 + 12
 
 // fabric is what a run's folder says of its network.
 type fabric struct {
@@ -128,7 +126,7 @@ func (f *fabric) count(n *counters.Node) {
 		}
 		w := f.way(id, p.Port)
 		w.frames, w.bytes, w.peak = p.Sent, p.SentBytes, p.QueuePeak
-		w.busyUS = float64(p.SentBytes+p.Sent*frameExtra) * 8 / float64(f.rate(w)) * 1e6
+		w.busyUS = float64(p.SentBytes+p.Sent*wire.LinkOverhead) * 8 / float64(f.rate(w)) * 1e6
 		in := f.g.Peer(id, p.Port)
 		f.way(in.Node, in.Port).lost += p.LostToFault
 		f.drops[id] += p.KernelDrops

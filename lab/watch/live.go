@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab/report"
 )
@@ -19,9 +20,6 @@ const (
 	pollWait  = 5 * time.Second // for all nodes together
 	openEvery = time.Second     // between two tries while the lab is not up
 )
-
-// frameExtra is what a frame takes on a link beside its counted bytes: FCS, preamble and gap.
-const frameExtra = 4 + 8 + 12
 
 // Up is a lab that is up. A node that does not answer Look has the kind "gone". Faults returns all faults and which
 // are on at the moment.
@@ -207,7 +205,7 @@ func (r *reel) ports(id int, s *counters.Node, f *report.Frame) {
 		}
 		w := report.WayOf(r.g, id, p.Port)
 		if us := s.LabUS - was.LabUS; us > 0 && i < len(was.Ports) && was.Ports[i].Port == p.Port && p.Sent > was.Ports[i].Sent && p.SentBytes >= was.Ports[i].SentBytes {
-			bits := float64(p.SentBytes-was.Ports[i].SentBytes+(p.Sent-was.Ports[i].Sent)*frameExtra) * 8
+			bits := float64(p.SentBytes-was.Ports[i].SentBytes+(p.Sent-was.Ports[i].Sent)*wire.LinkOverhead) * 8
 			f.Load = append(f.Load, [2]float64{float64(w), min(1, bits/(us*1e3)/r.film.Ways[w].Gbps)})
 		}
 		if s.Held == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab/report"
 )
@@ -55,7 +56,7 @@ func TestReel(t *testing.T) {
 	}
 	second := idle(g, 20)
 	rate := g.Links[0].Rate
-	second[h0].Ports[0].Sent, second[h0].Ports[0].SentBytes = 1, uint64(rate/8/1e6*5)-frameExtra // half of 10 us
+	second[h0].Ports[0].Sent, second[h0].Ports[0].SentBytes = 1, uint64(rate/8/1e6*5)-wire.LinkOverhead // half of 10 us
 	second[leaf].Held.Queues, second[leaf].Held.Paused = []int{0, 0, 777}, []int{0, 8, 0}
 	f, changed = r.next(second, []int{0})
 	if !changed || f.From != 10 || f.To != 20 || len(f.Load) != 1 || f.Load[0] != [2]float64{float64(report.WayOf(g, h0, 0)), 0.5} {

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
@@ -21,9 +22,8 @@ const windowRTTs = 100
 // rttDefault stands in for a round trip that is not known.
 const rttDefault = 10 * vtime.Microsecond
 
-// packetOverhead is what surrounds the payload of a packet on the wire: preamble, gap,
-// Ethernet, IPv6, UDP, BTH, ICRC and FCS.
-const packetOverhead = 8 + 12 + 14 + 40 + 8 + 12 + 4 + 4
+// packetOverhead is what surrounds the payload of a packet on the wire, over IPv6.
+const packetOverhead = wire.EthernetLen + wire.IPv6Len + wire.UDPLen + wire.BTHLen + wire.ICRCLen + wire.LinkOverhead
 
 // meter compares what a group has moved with what it normally moves, over windows of time in
 // which a message was under way. The normal time is the moving average of the good messages of
