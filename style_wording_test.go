@@ -32,6 +32,7 @@ var phrases = []phrase{
 	{regexp.MustCompile(`(?i)\b(anew|by turns|for want of)\b`), "write again, alternately, for lack of"},
 	{regexp.MustCompile(`(?i)\b(called so|(is|are) there twice)\b`), "write has that name, appears twice"},
 	{regexp.MustCompile(`(?i)\bleaders? of old\b`), "write a deposed leader"},
+	{regexp.MustCompile(`\brules? R[1-5]\b|\(R[1-5]\)|\bR[1-5]: `), "cite a rule of machine.Machine by its name, as in starts are deadlines"},
 	{regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`), "do it, or open an issue"},
 }
 

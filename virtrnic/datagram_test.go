@@ -32,7 +32,7 @@ func TestUC(t *testing.T) {
 			p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n)})
 			p.post(0, SendWR{WRID: 1, Opcode: op, SGE: whole(sm, n), RemoteAddr: dm.Addr(), RKey: dm.RKey(), Imm: 0xabcd})
 			if at, ok := p.nic[0].NextTimeout(); n > 1024 && (!ok || at != p.net.PortsOf(0)[0].Next()) {
-				t.Errorf("the next deadline is %v %v, want the port's next start (R5)", at, ok)
+				t.Errorf("the next deadline is %v %v, want the port's next start (starts are deadlines)", at, ok)
 			}
 			p.run()
 			p.want(0, WC{WRID: 1, Opcode: wcOpcode(op), ByteLen: uint32(n)})

@@ -86,7 +86,7 @@ type NIC struct {
 	// completions counts the completions and asynchronous events ever produced.
 	completions uint64
 	// unacked is how many work requests of UC and UD are in send queues. While there are any,
-	// the port's next start is a deadline, since they complete when they start (R5).
+	// the port's next start is a deadline, since they complete when they start (machine: starts are deadlines).
 	unacked int32
 	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
 	// way back (loopback.go).
@@ -234,7 +234,7 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 
 // HandleTimeout implements machine.Machine.
 func (n *NIC) HandleTimeout(now vtime.Time) {
-	n.settle(now) // R2: what starts at now goes before timers
+	n.settle(now) // arrivals, starts, timers: what starts at now goes before timers
 	for !n.tx.stalled {
 		slot, ok := n.timers.Due(now)
 		if !ok {
@@ -292,7 +292,7 @@ func (n *NIC) NextOwnTimeout() (vtime.Time, bool) {
 		at, armed = vtime.Never, false
 	}
 	if (n.unacked > 0 || n.turns) && n.port.Next() < at {
-		// R5: a request of UC or UD completes when it starts on the wire, and a packet to the NIC itself
+		// Starts are deadlines: a request of UC or UD completes when it starts on the wire, and a packet to the NIC itself
 		// comes back by a timer.
 		at, armed = n.port.Next(), true
 	}

@@ -223,7 +223,7 @@ func (s *Switch) charge(now vtime.Time, a *arrival) {
 	b := &s.buffer
 	where := b.place(a.in, a.prio, a.size)
 	if where != placeShared && b.paused[a.in]>>a.prio&1 == 0 || where == placeNone {
-		s.settleAll(now - 1) // R4: the account may be stale, but only upwards
+		s.settleAll(now - 1) // never underestimate occupancy: the account may be stale, but only upwards
 		where = b.place(a.in, a.prio, a.size)
 	}
 	if where == placeNone {
@@ -238,7 +238,7 @@ func (s *Switch) charge(now vtime.Time, a *arrival) {
 	b.take(a.in, a.prio, a.size, where)
 	if b.mustPause(a.in, a.prio) {
 		if b.alpha == 0 {
-			s.settleAll(now - 1) // R4
+			s.settleAll(now - 1) // never underestimate occupancy
 		}
 		if b.mustPause(a.in, a.prio) {
 			s.xoff(now, a.in, a.prio)

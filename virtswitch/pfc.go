@@ -168,7 +168,7 @@ func (s *Switch) armPause(port int) {
 
 // pauseExpired resumes the classes whose pause has run out.
 func (s *Switch) pauseExpired(now vtime.Time, port int) {
-	s.settle(now, port) // R2: what starts at now goes before timers
+	s.settle(now, port) // arrivals, starts, timers: what starts at now goes before timers
 	for x := s.eg[port].obeyed().expired(now); x != 0; x &= x - 1 {
 		s.resume(now, port, x&-x)
 	}

@@ -173,7 +173,7 @@ func TestQueued(t *testing.T) {
 }
 
 // TestWakes: while a neighbour is paused the switch wants to be woken when any port starts
-// a frame, the first port too (rule R5), and otherwise not.
+// a frame, the first port too (machine: starts are deadlines), and otherwise not.
 func TestWakes(t *testing.T) {
 	for _, xoff := range []int{2000, 20000} {
 		for to := range loneHosts {
@@ -252,7 +252,7 @@ func TestOneJoiningLink(t *testing.T) {
 }
 
 // TestStaleAccount: a driver need not settle a port before something happens to it. What
-// has started meanwhile holds no room when a pause is decided on (rule R4).
+// has started meanwhile holds no room when a pause is decided on (machine: never underestimate occupancy).
 func TestStaleAccount(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		pauses := func(n int, then vtime.Time) uint64 {

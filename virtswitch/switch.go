@@ -281,7 +281,7 @@ func (s *Switch) timeout(now vtime.Time) {
 }
 
 // NextTimeout implements machine.Machine. While a neighbour is paused by this switch
-// it is the next start of any port, since a start may make room for the neighbour (R5).
+// it is the next start of any port, since a start may make room for the neighbour (machine: starts are deadlines).
 func (s *Switch) NextTimeout() (vtime.Time, bool) {
 	if s.buffer.pauses > 0 || s.crossbar != nil {
 		return s.nextStart()
@@ -299,7 +299,7 @@ func (s *Switch) nextStart() (vtime.Time, bool) {
 			}
 		}
 	}
-	if s.crossbar != nil && s.crossbar.next < at { // a start makes way for the packet behind (R5)
+	if s.crossbar != nil && s.crossbar.next < at { // a start makes way for the packet behind (machine: starts are deadlines)
 		at, armed = s.crossbar.next, true
 	}
 	return at, armed

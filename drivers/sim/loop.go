@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// Classes of events at one instant, in their order (rule R2). The ids of ports and nodes are their numbers (layout).
+// Classes of events at one instant, in their order (machine: arrivals, starts, timers). The ids of ports and nodes are their numbers (layout).
 const (
 	classArrival = iota // id: port
 	classLate           // id: port; a frame that a fault delayed
@@ -95,7 +95,7 @@ func (n *Net) rarer(class, id int, before vtime.Time) {
 }
 
 // arrive delivers the oldest frame of a link to the machine at its far end. It settles the
-// source port first (R3).
+// source port first (machine: settle the sender).
 func (n *Net) arrive(id int) {
 	at := n.endOf(id)
 	l := n.links.At(at)

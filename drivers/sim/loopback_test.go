@@ -69,7 +69,7 @@ func newLoops(t *testing.T) *loops {
 }
 
 // TestLoopback: what a NIC sends to itself beside what it sends to others is, completion by completion, the same
-// whether the loop looks at the transmitter only when it must (machine, rule R5) or at every start.
+// whether the loop looks at the transmitter only when it must (machine: starts are deadlines) or at every start.
 func TestLoopback(t *testing.T) {
 	lazy, plain := newLoops(t), newLoops(t)
 	if err := lazy.net.Drain(); err != nil {

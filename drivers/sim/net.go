@@ -5,7 +5,7 @@
 // The loop keeps these invariants:
 //
 //   - Time never goes back: the queue is monotone, and no event is scheduled before now.
-//   - The events of one instant run in the order of their classes (rule R2 of package machine).
+//   - The events of one instant run in the order of their classes (package machine: arrivals, starts, timers).
 //     Events of one class run in the order of their ids XORed with a mask that depends on the seed
 //     and the instant. Map order and addresses decide nothing.
 //   - A port with a frame on its link has exactly one pending arrival event, for the oldest frame.

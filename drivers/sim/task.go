@@ -145,7 +145,7 @@ func (n *Net) runTasks() {
 		}
 		nd := n.at(t.host.node)
 		if l := n.links.At(int(nd.first)); n.pastStarts && l.Next() <= n.now {
-			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
+			t.host.nic.Settle(n.now, 0) // arrivals, starts, timers: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
 		n.happens()

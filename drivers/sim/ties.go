@@ -8,7 +8,7 @@ import (
 // The order of the events of one instant follows from a mask of that instant, so that a period which repeats has
 // another order each time. Most of it does not show:
 //
-//   - Arrivals come before starts, in any order (rule R2).
+//   - Arrivals come before starts, in any order (machine: arrivals, starts, timers).
 //   - Nodes affect each other by links only, which take time, so events at two nodes may change places. So may
 //     starts at two ports.
 //   - A NIC has one port, at which one frame arrives at a time.

@@ -1,6 +1,6 @@
 package sim
 
-// The loop looks at a transmitter when a request completes by starting (rule R5).
+// The loop looks at a transmitter when a request completes by starting (machine: starts are deadlines).
 
 import (
 	"testing"
@@ -31,7 +31,7 @@ func checkedStar(t *testing.T, hosts int) *Net {
 
 // TestUnreliableCompletes: a request of UC or UD is complete when its last packet starts
 // on the wire, and a host learns of it then, though nothing comes back and the event loop
-// looks at a transmitter only when it must (machine, rule R5).
+// looks at a transmitter only when it must (machine: starts are deadlines).
 func TestUnreliableCompletes(t *testing.T) {
 	for _, typ := range []virtrnic.QPType{virtrnic.TypeUC, virtrnic.TypeUD} {
 		n := checkedStar(t, 2)
