@@ -32,7 +32,6 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // messageMax bounds one message in either direction.
@@ -343,7 +342,7 @@ func (a *agent) SetMulticast(_ context.Context, r *nodeapi.MulticastEntry) (*nod
 	if n.sw == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the node is not a switch")
 	}
-	m := virtswitch.Multicast{IP: r.Group}
+	m := wire.MulticastEntry{Group: r.Group}
 	for _, p := range r.Ports {
 		m.Ports = append(m.Ports, uint16(p))
 	}

@@ -35,7 +35,6 @@ import (
 	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -399,7 +398,7 @@ func (x *member) carryOut(o *nodeapi.Order) error {
 		return nil
 	case *nodeapi.Order_Entry:
 		e := w.Entry.Entry
-		x.node.SetEntry(vtime.Time(w.Entry.At), rankhost.Branches{Group: e.Group, Ports: narrow(e.Ports), From: narrow(e.From)})
+		x.node.SetEntry(vtime.Time(w.Entry.At), wire.MulticastEntry{Group: e.Group, Ports: narrow(e.Ports), From: narrow(e.From)})
 		return nil
 	case *nodeapi.Order_Report:
 		if x.trace != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
@@ -45,7 +46,7 @@ type legacy struct {
 	Counted   counters.Node
 	Batch     []byte // nodeapi.EventBatch: what nobody has been told yet
 	Faults    faults.State
-	Multicast []virtswitch.Multicast
+	Multicast []wire.MulticastEntry
 	Snooped   *virtswitch.Snooped
 	Down      []int // links that a switch's routes do without
 }

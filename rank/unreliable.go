@@ -18,7 +18,7 @@ import (
 
 // SetBranches fills the switches' multicast tables with these entries, which replace all
 // entries of the previous call.
-func (r inside) SetBranches(entries []rankhost.Branches) error {
+func (r inside) SetBranches(entries []wire.MulticastEntry) error {
 	s, ok := r.c.Board.(rankhost.Subnet)
 	if !ok {
 		return rankhost.ErrSubnet

@@ -91,7 +91,7 @@ func TestReplicationModes(t *testing.T) {
 	const ip = 239<<24 | 7
 	for _, together := range []bool{false, true} {
 		l := inputLab(t, together, nil)
-		l.sw.SetMulticast(Multicast{IP: ip, Ports: []uint16{2, 3}, From: []uint16{0}})
+		l.sw.SetMulticast(wire.MulticastEntry{Group: ip, Ports: []uint16{2, 3}, From: []uint16{0}})
 		l.stub[1].send(l.data(hostIP(1), hostIP(2), 1, 0, 0))
 		l.stub[1].send(l.data(hostIP(1), hostIP(2), 1, 1, 0))
 		f := l.data(hostIP(0), ip, 1, 0, 0)
@@ -174,7 +174,7 @@ func TestInputFlowControl(t *testing.T) {
 	l.wantSlots("two flows", map[int][]int{3: {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}})
 	l = inputLab(t, false, func(c *Config) { c.Buffer = 3000 })
 	const ip = 239<<24 | 7
-	l.sw.SetMulticast(Multicast{IP: ip, Ports: []uint16{2, 3}, From: []uint16{0, 1}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: ip, Ports: []uint16{2, 3}, From: []uint16{0, 1}})
 	for i := range 6 {
 		for from := range 2 {
 			l.stub[from].send(l.data(hostIP(from), ip, 1, wire.PSN(i), 0))

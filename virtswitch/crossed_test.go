@@ -53,7 +53,7 @@ func crossRun(t *testing.T, seed uint64, again bool) *lone {
 	r := rand.New(rand.NewPCG(seed, 23))
 	const group = 239<<24 | 7
 	l := newLone(t, func(c *Config) { crossConfig(r, c) })
-	l.sw.SetMulticast(Multicast{IP: group, Ports: []uint16{1, 2, 3}, From: []uint16{0, 4}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: group, Ports: []uint16{1, 2, 3}, From: []uint16{0, 4}})
 	instant := func() float64 { return 10 * r.Float64() }
 	want, sent := 0, wire.PSN(0)
 	for range 30 + r.IntN(90) {

@@ -261,9 +261,9 @@ func (l *lone) datagram(i int, ip uint32) *wire.Frame {
 func TestMulticast(t *testing.T) {
 	const ip = 239<<24 | 1<<16 | 5
 	l := newLone(t, nil)
-	l.sw.SetMulticast(Multicast{IP: ip + 1, Ports: []uint16{1}})
-	l.sw.SetMulticast(Multicast{IP: ip, Ports: []uint16{0, 1, loneHosts}, From: []uint16{3}})
-	l.sw.SetMulticast(Multicast{IP: hostIP(2), Ports: []uint16{0, 1}}) // no multicast address
+	l.sw.SetMulticast(wire.MulticastEntry{Group: ip + 1, Ports: []uint16{1}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: ip, Ports: []uint16{0, 1, loneHosts}, From: []uint16{3}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: hostIP(2), Ports: []uint16{0, 1}}) // no multicast address
 	heard := func(from int, ip uint32) (got []int) {
 		sent := l.datagram(from, ip)
 		want := fmt.Sprint(sent)
@@ -299,7 +299,7 @@ func TestMulticast(t *testing.T) {
 			t.Errorf("from %d to %v: drops %v", c.from, wire.AddrOf(c.ip), st.Drops)
 		}
 	}
-	l.sw.SetMulticast(Multicast{IP: ip})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: ip})
 	if got := heard(0, ip); got != nil || l.sw.Stats().Drops[DropUnknownGroup] != 2 {
 		t.Errorf("after it was taken away the group is heard at %v", got)
 	}

@@ -127,7 +127,7 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 		case 9:
 			f = l.datagram(i%loneHosts, any239())
 		case 10:
-			l.sw.SetMulticast(Multicast{IP: oneOf(r, any239(), 5), Ports: oneOf(r, nil, []uint16{0, 1, 2}, []uint16{1}), From: oneOf(r, nil, []uint16{3})})
+			l.sw.SetMulticast(wire.MulticastEntry{Group: oneOf(r, any239(), 5), Ports: oneOf(r, nil, []uint16{0, 1, 2}, []uint16{1}), From: oneOf(r, nil, []uint16{3})})
 		case 11:
 			f = l.net.Pool.Get()
 			f.BuildPFC(wire.PFC{Enable: uint8(r.Uint32()), Quanta: [8]uint16{0: 9000, 3: uint16(r.IntN(9000)), 6: 9000}})

@@ -8,25 +8,17 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Multicast is an entry of the plain IP multicast table, for the lab's own groups of unreliable
-// datagram queue pairs. No protocol sets it up: the driver knows which hosts are attached.
-// Programs' groups are formed by reports (snoop.go).
-type Multicast struct {
-	IP    uint32   // 224.0.0.0/4
-	Ports []uint16 // of the group's tree: packets leave by all of them but the one they came by
-	From  []uint16 // other ports that packets may come from: those of senders that are not members
-}
-
 // isMulticast reports whether the address is an IPv4 multicast address (RFC 5771).
 func isMulticast(ip uint32) bool { return ip>>28 == 0xe }
 
-// SetMulticast installs an entry, in place of an earlier one for the same address. An entry
+// SetMulticast installs an entry for the lab's own groups of unreliable datagram queue pairs (those of programs are formed by
+// reports, snoop.go), in place of an earlier one for the same address. An entry
 // without ports removes the earlier one. An address that is not multicast is ignored.
-func (s *Switch) SetMulticast(m Multicast) {
-	if !isMulticast(m.IP) {
+func (s *Switch) SetMulticast(m wire.MulticastEntry) {
+	if !isMulticast(m.Group) {
 		return
 	}
-	i, ok := s.findMulticast(m.IP)
+	i, ok := s.findMulticast(m.Group)
 	switch {
 	case ok && len(m.Ports) == 0:
 		s.multicast = slices.Delete(s.multicast, i, i+1)
@@ -38,7 +30,7 @@ func (s *Switch) SetMulticast(m Multicast) {
 }
 
 // Multicasts returns all entries, by address.
-func (s *Switch) Multicasts() []Multicast { return slices.Clone(s.multicast) }
+func (s *Switch) Multicasts() []wire.MulticastEntry { return slices.Clone(s.multicast) }
 
 // WipeMulticast removes all entries and returns how many there were.
 func (s *Switch) WipeMulticast() (entries int) {
@@ -47,7 +39,7 @@ func (s *Switch) WipeMulticast() (entries int) {
 }
 
 func (s *Switch) findMulticast(ip uint32) (int, bool) {
-	return slices.BinarySearchFunc(s.multicast, ip, func(m Multicast, ip uint32) int { return cmp.Compare(m.IP, ip) })
+	return slices.BinarySearchFunc(s.multicast, ip, func(m wire.MulticastEntry, ip uint32) int { return cmp.Compare(m.Group, ip) })
 }
 
 // forwardMulticast sends a packet to all ports of its group but the one it came by. Only its

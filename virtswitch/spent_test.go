@@ -33,7 +33,7 @@ func TestSpentLife(t *testing.T) {
 		},
 	} {
 		l := groupLab(t, nil)
-		l.sw.SetMulticast(Multicast{IP: udGroup, Ports: []uint16{0, 1, 2}})
+		l.sw.SetMulticast(wire.MulticastEntry{Group: udGroup, Ports: []uint16{0, 1, 2}})
 		l.stub[0].send(spent(frame(l)))
 		l.run()
 		got := l.took(0) + l.took(1) + l.took(2) + l.took(3)
@@ -55,11 +55,11 @@ func TestSpentLife(t *testing.T) {
 func TestMulticastTable(t *testing.T) {
 	const a, b, c = 0xe0000101, 0xe0000102, 0xefffffff
 	l := newLone(t, nil)
-	l.sw.SetMulticast(Multicast{IP: b, Ports: []uint16{0, 1}})
-	l.sw.SetMulticast(Multicast{IP: c, Ports: []uint16{0}})
-	l.sw.SetMulticast(Multicast{IP: a, Ports: []uint16{1, 2, 3}, From: []uint16{0}})
-	l.sw.SetMulticast(Multicast{IP: hostIP(0), Ports: []uint16{1}}) // not multicast
-	l.sw.SetMulticast(Multicast{IP: 0xe0000103})                    // nothing to take away
+	l.sw.SetMulticast(wire.MulticastEntry{Group: b, Ports: []uint16{0, 1}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: c, Ports: []uint16{0}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: a, Ports: []uint16{1, 2, 3}, From: []uint16{0}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: hostIP(0), Ports: []uint16{1}}) // not multicast
+	l.sw.SetMulticast(wire.MulticastEntry{Group: 0xe0000103})                    // nothing to take away
 	sent := func(from int, dst uint32) (ports []int) {
 		t.Helper()
 		l.stub[from].send(l.data(hostIP(from), dst, 1, 5, 0))
@@ -86,8 +86,8 @@ func TestMulticastTable(t *testing.T) {
 	if d := l.sw.Stats().Drops; d[DropNotInTree] != 1 || d[DropUnknownGroup] != 1 || l.sw.Stats().Absorbed != 1 {
 		t.Errorf("drops %v, %d absorbed; want one not in the tree, one unknown, one absorbed", d, l.sw.Stats().Absorbed)
 	}
-	l.sw.SetMulticast(Multicast{IP: b, Ports: []uint16{0, 3}})
-	l.sw.SetMulticast(Multicast{IP: a})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: b, Ports: []uint16{0, 3}})
+	l.sw.SetMulticast(wire.MulticastEntry{Group: a})
 	check(0, b, 3)
 	check(0, a)
 	check(0, hostIP(1), 1)

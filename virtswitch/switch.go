@@ -115,8 +115,8 @@ type Switch struct {
 	cnpWindow vtime.Duration
 	// quarantine is how long a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
-	multicast  []Multicast // in order of address, each address once
-	snoop      *snooping   // groups of programs; nil: none was ever heard of
+	multicast  []wire.MulticastEntry // in order of address, each address once
+	snoop      *snooping             // groups of programs; nil: none was ever heard of
 	// queriesRest is Config.QueriesRest.
 	queriesRest bool
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -221,7 +222,7 @@ func TestManyToManyLoads(t *testing.T) {
 			}
 		default:
 			links = 1 // the source's own
-			var tree []topo.Branches
+			var tree []wire.MulticastEntry
 			var err error
 			switch scheme {
 			case manycast.Cyclic:
@@ -243,10 +244,10 @@ func TestManyToManyLoads(t *testing.T) {
 }
 
 // reach counts the links that a packet of a source crosses by a table, its own left out.
-func reach(g *topo.Graph, tree []topo.Branches, src int) (links int) {
+func reach(g *topo.Graph, tree []wire.MulticastEntry, src int) (links int) {
 	for queue := []topo.End{g.Peer(src, 0)}; len(queue) > 0; queue = queue[1:] {
 		e := queue[0]
-		i := slices.IndexFunc(tree, func(b topo.Branches) bool { return b.Switch == e.Node })
+		i := slices.IndexFunc(tree, func(b wire.MulticastEntry) bool { return b.Switch == e.Node })
 		if i < 0 {
 			continue // a host
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // oneBuffer is the cyclic multicast paper's network taken literally (CYC-18, CYC-19), in a
@@ -285,8 +286,8 @@ func (o *oneBuffer) busiest() (most int) {
 }
 
 // portsOf makes a table of ports by switch.
-func portsOf(t *testing.T) func(tree []topo.Branches, err error) map[int][]int {
-	return func(tree []topo.Branches, err error) map[int][]int {
+func portsOf(t *testing.T) func(tree []wire.MulticastEntry, err error) map[int][]int {
+	return func(tree []wire.MulticastEntry, err error) map[int][]int {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -85,7 +86,7 @@ func updates(t *testing.T, g *topo.Graph, p *manycast.Params, scheme string) (me
 		now := map[string]string{}
 		sources, groups := p.Draw(k, g.Hosts)
 		for i, src := range sources {
-			var tree []topo.Branches
+			var tree []wire.MulticastEntry
 			var err error
 			name := fmt.Sprint(src)
 			switch scheme {

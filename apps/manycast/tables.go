@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
@@ -13,13 +13,13 @@ type tables struct {
 	*side
 	graph  *topo.Graph
 	shared map[int]*topo.SharedTree // by multicast LID: trees of a class, whose members join and leave
-	there  []rankhost.Branches      // entries in the switches
+	there  []wire.MulticastEntry    // entries in the switches
 }
 
 // fill installs the entries of an iteration. It returns their number, and how many of all switches were set, changed
 // or removed for it.
 func (t *tables) fill(iteration int, scheme string, sources []int, groups [][]int) (entries, updates int, err error) {
-	var all []rankhost.Branches
+	var all []wire.MulticastEntry
 	done := map[int]bool{}
 	for i, src := range sources {
 		mlid := t.mlid(scheme, src)
@@ -32,7 +32,8 @@ func (t *tables) fill(iteration int, scheme string, sources []int, groups [][]in
 			return 0, 0, err
 		}
 		for _, b := range tree {
-			all = append(all, rankhost.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
+			b.Group = topo.MLIDAddress(mlid)
+			all = append(all, b)
 		}
 	}
 	updates = changed(t.there, all)
@@ -41,7 +42,7 @@ func (t *tables) fill(iteration int, scheme string, sources []int, groups [][]in
 }
 
 // tree returns the entries of the group to which source i sends.
-func (t *tables) tree(iteration int, scheme string, mlid, i int, sources, members []int) ([]topo.Branches, error) {
+func (t *tables) tree(iteration int, scheme string, mlid, i int, sources, members []int) ([]wire.MulticastEntry, error) {
 	switch scheme {
 	case Cyclic:
 		return t.graph.CyclicTree(sources[i], members)
@@ -60,7 +61,7 @@ func (t *tables) tree(iteration int, scheme string, mlid, i int, sources, member
 }
 
 // move lets members of a shared tree leave and join until it has the given ones.
-func (t *tables) move(mlid, class int, members []int) ([]topo.Branches, error) {
+func (t *tables) move(mlid, class int, members []int) ([]wire.MulticastEntry, error) {
 	tree := t.shared[mlid]
 	if tree == nil {
 		var err error
@@ -85,12 +86,12 @@ func (t *tables) move(mlid, class int, members []int) ([]topo.Branches, error) {
 }
 
 // changed returns how many entries differ between two fillings of the tables, those that only one has included.
-func changed(old, new []rankhost.Branches) (n int) {
+func changed(old, new []wire.MulticastEntry) (n int) {
 	type place struct {
 		node  int
 		group uint32
 	}
-	were := map[place]rankhost.Branches{}
+	were := map[place]wire.MulticastEntry{}
 	for _, b := range old {
 		were[place{b.Switch, b.Group}] = b
 	}

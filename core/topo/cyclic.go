@@ -3,20 +3,14 @@ package topo
 import (
 	"errors"
 	"fmt"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"math"
 	"slices"
 )
 
-// Branches is the entry of a multicast group in a switch's table. A packet of the group may arrive
-// by any port of Ports or From, and leaves by all of Ports but the one by which it arrived.
-type Branches struct {
-	Switch      int // node
-	Ports, From []uint16
-}
-
 // branches makes the entries of all switches from their sets of ports. A switch that packets leave
 // by no port has no entry.
-func (g *Graph) branches(ports, from []portSet) (all []Branches) {
+func (g *Graph) branches(ports, from []portSet) (all []wire.MulticastEntry) {
 	list := func(s *portSet) (l []uint16) {
 		for p := s.next(0); p >= 0; p = s.next(p + 1) {
 			l = append(l, uint16(p))
@@ -24,7 +18,7 @@ func (g *Graph) branches(ports, from []portSet) (all []Branches) {
 		return l
 	}
 	for i := range ports {
-		if b := (Branches{g.Hosts + i, list(&ports[i]), list(&from[i])}); len(b.Ports) > 0 {
+		if b := (wire.MulticastEntry{Switch: g.Hosts + i, Ports: list(&ports[i]), From: list(&from[i])}); len(b.Ports) > 0 {
 			all = append(all, b)
 		}
 	}
@@ -38,7 +32,7 @@ var ErrNoNTree = errors.New("the fabric is not an m-port n-tree")
 // source to the members has the union of the output ports for the members' LIDs. The paper takes
 // this union in every switch in §3.3.2, and only on the paths in its abstract. Only the latter
 // delivers each packet once (CYC-11). The source itself may be among the members.
-func (g *Graph) CyclicTree(src int, members []int) ([]Branches, error) {
+func (g *Graph) CyclicTree(src int, members []int) ([]wire.MulticastEntry, error) {
 	t := g.nTree
 	if t == nil {
 		return nil, ErrNoNTree
@@ -62,7 +56,7 @@ func (g *Graph) CyclicTree(src int, members []int) ([]Branches, error) {
 // ClassTree returns the entries that all sources of a class can share. Every switch has the union
 // of the output ports for the members' LIDs of that class. They form a tree whose root is the
 // class's own top switch (CYC-12).
-func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
+func (g *Graph) ClassTree(class int, members []int) ([]wire.MulticastEntry, error) {
 	t := g.nTree
 	if t == nil {
 		return nil, ErrNoNTree
@@ -86,7 +80,7 @@ func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 // one of several such switches by index; nil selects the first. From the root on, each member is
 // reached by the first port that leads to it on a shortest path. Hosts that only send are attached
 // in the same way, but packets do not leave by ports that lead to such hosts only.
-func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int) ([]Branches, error) {
+func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int) ([]wire.MulticastEntry, error) {
 	if g.Switches() == 0 {
 		return nil, nil // the link is the tree
 	}
@@ -172,7 +166,7 @@ func (s *spanning) attach(root, host int, member bool) error {
 }
 
 // table separates the ports that lead to members from those that lead to senders only.
-func (s *spanning) table(root, all int, members []int) []Branches {
+func (s *spanning) table(root, all int, members []int) []wire.MulticastEntry {
 	g := s.g
 	from := make([]portSet, len(s.ports))
 	for i := range s.ports {

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -253,8 +254,8 @@ func TestNTreeOneClimb(t *testing.T) {
 
 // spread follows a packet of a source through a group's table: how many copies each host
 // gets, and how many links it crosses. A loop shows as a packet that crosses too many.
-func spread(g *Graph, tree []Branches, src int) (got map[int]int, links int) {
-	table := map[int]Branches{}
+func spread(g *Graph, tree []wire.MulticastEntry, src int) (got map[int]int, links int) {
+	table := map[int]wire.MulticastEntry{}
 	for _, b := range tree {
 		table[b.Switch] = b
 	}
@@ -280,7 +281,7 @@ func spread(g *Graph, tree []Branches, src int) (got map[int]int, links int) {
 }
 
 // exact reports whether each member but the source gets one copy and nobody else any.
-func exact(g *Graph, tree []Branches, src int, members []int) bool {
+func exact(g *Graph, tree []wire.MulticastEntry, src int, members []int) bool {
 	got, _ := spread(g, tree, src)
 	for _, m := range members {
 		if m != src && got[m] != 1 {
@@ -310,7 +311,7 @@ func TestMulticastTables(t *testing.T) {
 		}
 		for range tries {
 			members := draw(r, g)
-			classes := make([][]Branches, x.Classes())
+			classes := make([][]wire.MulticastEntry, x.Classes())
 			var all []int
 			for c := range classes {
 				classes[c] = mustTree(t)(g.ClassTree(c, members))
@@ -334,8 +335,8 @@ func TestMulticastTables(t *testing.T) {
 	}
 }
 
-func mustTree(t *testing.T) func([]Branches, error) []Branches {
-	return func(b []Branches, err error) []Branches {
+func mustTree(t *testing.T) func([]wire.MulticastEntry, error) []wire.MulticastEntry {
+	return func(b []wire.MulticastEntry, err error) []wire.MulticastEntry {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -387,7 +388,7 @@ func TestTableSizes(t *testing.T) {
 
 // everySwitch is the table as §3.3.2 has it literally: the union in each switch, with the
 // LIDs that the source selects.
-func everySwitch(g *Graph, src int, members []int) []Branches {
+func everySwitch(g *Graph, src int, members []int) []wire.MulticastEntry {
 	x := g.nTree
 	ports, from := make([]portSet, g.Switches()), make([]portSet, g.Switches())
 	for i := range ports {
@@ -450,15 +451,15 @@ func TestDuplicationOnTheWayUpFails(t *testing.T) {
 	}
 	leaf := g.Peer(src, 0).Node
 	top := mustTree(t)(g.ClassTree(x.Class(src)+1, members))
-	i := slices.IndexFunc(tree, func(b Branches) bool { return b.Switch == leaf })
-	other := slices.IndexFunc(top, func(b Branches) bool { l, _ := x.At(b.Switch); return l == 0 && slices.Contains(b.Ports, 6) })
+	i := slices.IndexFunc(tree, func(b wire.MulticastEntry) bool { return b.Switch == leaf })
+	other := slices.IndexFunc(top, func(b wire.MulticastEntry) bool { l, _ := x.At(b.Switch); return l == 0 && slices.Contains(b.Ports, 6) })
 	up := tree[i].Ports[0]
 	tree[i].Ports = append(tree[i].Ports, up+1)
 	far := g.Peer(leaf, int(up)+1).Node
-	tree = append(tree, Branches{far, top[other].Ports, []uint16{0}})
+	tree = append(tree, wire.MulticastEntry{Switch: far, Ports: top[other].Ports, From: []uint16{0}})
 	for _, m := range members { // the descending leaves take packets from either top switch
 		l := g.Peer(m, 0).Node
-		j := slices.IndexFunc(tree, func(b Branches) bool { return b.Switch == l })
+		j := slices.IndexFunc(tree, func(b wire.MulticastEntry) bool { return b.Switch == l })
 		tree[j].From = append(tree[j].From, up+1)
 	}
 	if got, _ := spread(g, tree, src); got[members[0]] < 2 || got[members[2]] < 2 {
@@ -493,7 +494,7 @@ func TestSpanningTreeRoot(t *testing.T) {
 			}
 			return i
 		}))
-		name := g.Nodes[tree[slices.IndexFunc(tree, func(b Branches) bool { return g.Nodes[b.Switch].Tier == 3 })].Switch].Name
+		name := g.Nodes[tree[slices.IndexFunc(tree, func(b wire.MulticastEntry) bool { return g.Nodes[b.Switch].Tier == 3 })].Switch].Name
 		if want := fmt.Sprintf("sw%d%d-0", i/2, i%2); name != want || !exact(g, tree, 0, all) {
 			t.Errorf("choice %d: the tree hangs from %s, want %s", i, name, want)
 		}

@@ -1,6 +1,10 @@
 package topo
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/core/wire"
+)
 
 // SharedTree is a tree of ClassTree whose members join and leave, as a subnet manager keeps it (CYC-14): for each
 // port of each switch it counts the members that the port leads to, so that a change costs no more than one port
@@ -59,7 +63,7 @@ func (t *SharedTree) add(host, n int) {
 }
 
 // Branches returns the entries of all switches.
-func (t *SharedTree) Branches() []Branches {
+func (t *SharedTree) Branches() []wire.MulticastEntry {
 	ports, from := make([]portSet, len(t.count)), make([]portSet, len(t.count))
 	for i, count := range t.count {
 		for p, n := range count {

@@ -5,20 +5,14 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/prng"
-	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
-
-// MulticastEntry is an entry of the IP multicast table of one switch.
-type MulticastEntry struct {
-	Switch int // node
-	virtswitch.Multicast
-}
 
 // Multicast returns the table entries of a plain IP multicast group with the given address in
 // 224.0.0.0/4. members are the hosts that receive, and senders are hosts that only send. The
 // entries are computed and not signalled, because a lab has no IGMP. The address chooses among
 // equal trees.
-func (s *Spec) Multicast(ip uint32, members, senders []int) ([]MulticastEntry, error) {
+func (s *Spec) Multicast(ip uint32, members, senders []int) ([]wire.MulticastEntry, error) {
 	hosts := slices.Clone(members)
 	for _, h := range senders {
 		if !slices.Contains(hosts, h) {
@@ -29,9 +23,9 @@ func (s *Spec) Multicast(ip uint32, members, senders []int) ([]MulticastEntry, e
 	if err != nil {
 		return nil, fmt.Errorf("group %v: %w", s.Graph.Addr(ip), err)
 	}
-	var entries []MulticastEntry
+	var entries []wire.MulticastEntry
 	for _, t := range tree {
-		e := MulticastEntry{Switch: t.Switch, Multicast: virtswitch.Multicast{IP: ip}}
+		e := wire.MulticastEntry{Switch: t.Switch, Group: ip}
 		for _, p := range t.Ports {
 			far := s.Graph.Peer(t.Switch, int(p)).Node
 			if far < s.Graph.Hosts && !slices.Contains(members, far) {

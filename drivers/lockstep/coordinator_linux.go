@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Streams carry orders to nodes and words from them. The coordinator calls it from one goroutine.
@@ -20,7 +20,7 @@ type Streams interface {
 	Hear(node int, count uint64) error
 	// Reply and SetEntry send orders.
 	Reply(at vtime.Time, node int, r outofband.Reply) error
-	SetEntry(at vtime.Time, e rankhost.Branches) error
+	SetEntry(at vtime.Time, e wire.MulticastEntry) error
 	// Alive returns why the run cannot go on, or nil.
 	Alive() error
 	// Stopped reports whether the process of a node, for which the coordinator has waited for a while, is
@@ -267,7 +267,7 @@ func (c *Coordinator) Reply(at vtime.Time, r outofband.Reply) {
 }
 
 // SetEntry implements window.Outlet.
-func (c *Coordinator) SetEntry(at vtime.Time, e rankhost.Branches) {
+func (c *Coordinator) SetEntry(at vtime.Time, e wire.MulticastEntry) {
 	c.sent(e.Switch, at, c.streams.SetEntry(at, e))
 }
 

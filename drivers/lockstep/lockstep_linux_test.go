@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
@@ -23,7 +24,6 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // pipe is one end of a link: a packet socket in place of a veth.
@@ -315,7 +315,7 @@ func (b *bench) Reply(at vtime.Time, node int, r outofband.Reply) error {
 }
 
 // SetEntry implements Streams.
-func (b *bench) SetEntry(at vtime.Time, e rankhost.Branches) error {
+func (b *bench) SetEntry(at vtime.Time, e wire.MulticastEntry) error {
 	b.orders[e.Switch] <- func() error { b.nodes[e.Switch].SetEntry(at, e); return nil }
 	return nil
 }

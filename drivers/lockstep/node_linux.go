@@ -14,7 +14,6 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // IO moves frames through the socket of one port.
@@ -163,7 +162,7 @@ func (n *Node) clear() error {
 func (n *Node) Reply(at vtime.Time, r outofband.Reply) { n.part.Reply(at, n.c.Node, r) }
 
 // SetEntry changes an entry of the node's multicast table, at once if at is below 0. Only orders may call it.
-func (n *Node) SetEntry(at vtime.Time, e rankhost.Branches) {
+func (n *Node) SetEntry(at vtime.Time, e wire.MulticastEntry) {
 	e.Switch = n.c.Node
 	n.part.SetEntry(at, e)
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // board is one rank's end of the out-of-band channel. It implements rankhost.Board and rankhost.Subnet.
@@ -77,22 +75,22 @@ func (b board) Emit(record []byte) {
 }
 
 // SetBranches implements rankhost.Subnet.
-func (b board) SetBranches(entries []rankhost.Branches) {
+func (b board) SetBranches(entries []wire.MulticastEntry) {
 	b.j.net.setBranches(entries)
 }
 
-func (n *Net) setBranches(entries []rankhost.Branches) {
+func (n *Net) setBranches(entries []wire.MulticastEntry) {
 	for _, e := range n.branches {
-		n.at(e.Switch).sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
+		n.at(e.Switch).sw.SetMulticast(wire.MulticastEntry{Group: e.Group})
 	}
 	n.setEntries(entries)
 	n.branches = entries
 }
 
 // setEntries changes entries of the multicast tables of switches.
-func (n *Net) setEntries(entries []rankhost.Branches) {
+func (n *Net) setEntries(entries []wire.MulticastEntry) {
 	for _, e := range entries {
-		n.at(e.Switch).sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
+		n.at(e.Switch).sw.SetMulticast(e)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // channel is the out-of-band channel of a lab in which its messages take time. It connects every
@@ -40,7 +38,7 @@ type request struct {
 // message is a reply to a rank of a host, or an entry for the table of a switch.
 type message struct {
 	reply outofband.Reply
-	entry rankhost.Branches
+	entry wire.MulticastEntry
 }
 
 func newChannel(n *Net, delay vtime.Duration) *channel {
@@ -102,7 +100,7 @@ func (c *channel) delivered(node int) {
 	at := c.net.placeOf(node)
 	m, nd := c.down[at].Pop(), &c.net.nodes[at]
 	if nd.sw != nil {
-		nd.sw.SetMulticast(virtswitch.Multicast{IP: m.entry.Group, Ports: m.entry.Ports, From: m.entry.From})
+		nd.sw.SetMulticast(m.entry)
 		c.net.arm(nd)
 		return
 	}
@@ -200,7 +198,7 @@ func (d delayed) EndMulticast(group uint32) error {
 }
 
 // SetBranches implements rankhost.Subnet.
-func (d delayed) SetBranches(entries []rankhost.Branches) {
+func (d delayed) SetBranches(entries []wire.MulticastEntry) {
 	d.ask("the switches to take their tables", &pending{asked: outofband.Request{Kind: outofband.SetBranches, Branches: entries}}, nil)
 }
 
@@ -217,16 +215,12 @@ func (d delayed) group(why string, k *pending) (uint32, error) {
 func (c *Config) Server(lease func() (uint32, error)) outofband.Lab {
 	return outofband.Lab{
 		Lease: lease, GroupNet: c.Graph.Groups.Net(), MulticastNet: wire.MulticastNet,
-		Tree: func(group uint32, hosts []uint32) (entries []rankhost.Branches, err error) {
+		Tree: func(group uint32, hosts []uint32) (entries []wire.MulticastEntry, err error) {
 			nodes, err := c.Graph.HostsAt(hosts)
 			if err != nil {
 				return nil, err
 			}
-			tree, err := c.Multicast(group, nodes, nil)
-			for _, e := range tree {
-				entries = append(entries, rankhost.Branches{Switch: e.Switch, Group: group, Ports: e.Ports, From: e.From})
-			}
-			return entries, err
+			return c.Multicast(group, nodes, nil)
 		},
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -136,9 +135,9 @@ type Net struct {
 	overflow    agenda[timed] // calls for which timed has no room
 	random      prng.Stream
 	lease       uint32
-	branches    []rankhost.Branches // entries that a program has set in the switches' multicast tables
-	ledger      *ledger             // nil: none
-	skips       *skipper            // nil: every event is done
+	branches    []wire.MulticastEntry // entries that a program has set in the switches' multicast tables
+	ledger      *ledger               // nil: none
+	skips       *skipper              // nil: every event is done
 	check       *checker
 	interrupted bool       // Interrupt was called
 	channel     *channel   // nil: the out-of-band channel takes no time
@@ -323,7 +322,7 @@ func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 	}
 	n.endMulticast(ip)
 	for _, e := range entries {
-		n.at(e.Switch).sw.SetMulticast(e.Multicast)
+		n.at(e.Switch).sw.SetMulticast(e)
 	}
 	return nil
 }
@@ -332,7 +331,7 @@ func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 func (n *Net) endMulticast(ip uint32) {
 	for i := range n.nodes {
 		if sw := n.nodes[i].sw; sw != nil {
-			sw.SetMulticast(virtswitch.Multicast{IP: ip})
+			sw.SetMulticast(wire.MulticastEntry{Group: ip})
 		}
 	}
 }

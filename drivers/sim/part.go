@@ -88,9 +88,9 @@ func (n *Net) Reply(at vtime.Time, node int, r outofband.Reply) {
 }
 
 // SetEntry changes an entry of a switch's multicast table at the given instant, or at once if that is below 0.
-func (n *Net) SetEntry(at vtime.Time, e rankhost.Branches) {
+func (n *Net) SetEntry(at vtime.Time, e wire.MulticastEntry) {
 	if at < 0 {
-		n.setEntries([]rankhost.Branches{e})
+		n.setEntries([]wire.MulticastEntry{e})
 	} else {
 		n.channel.post(at, e.Switch, message{entry: e})
 	}

@@ -168,7 +168,7 @@ func (p *Parts) Reply(at vtime.Time, r outofband.Reply) {
 }
 
 // SetEntry implements window.Outlet.
-func (p *Parts) SetEntry(at vtime.Time, e rankhost.Branches) { p.Of(e.Switch).SetEntry(at, e) }
+func (p *Parts) SetEntry(at vtime.Time, e wire.MulticastEntry) { p.Of(e.Switch).SetEntry(at, e) }
 
 // Nets returns the simulations of the parts, and that of their schedule. All need the same timeline.
 func (p *Parts) Nets() []*Net { return append(slices.Clone(p.parts), p.faults.Net()) }
@@ -223,7 +223,7 @@ func (p *Parts) Run(spec Job) error {
 	}
 	p.writeLogs(vtime.Never)
 	for _, e := range server.End() {
-		p.Of(e.Switch).setEntries([]rankhost.Branches{e})
+		p.Of(e.Switch).setEntries([]wire.MulticastEntry{e})
 	}
 	if err := p.drain(); err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -144,8 +143,8 @@ func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (log
 			})
 		}
 		if r.ID() == 0 {
-			entry := rankhost.Branches{Switch: 6, Group: wire.MulticastNet | 0x7000, Ports: []uint16{0, 1}}
-			if err := rankrun.Of(r).SetBranches([]rankhost.Branches{entry}); err != nil {
+			entry := wire.MulticastEntry{Switch: 6, Group: wire.MulticastNet | 0x7000, Ports: []uint16{0, 1}}
+			if err := rankrun.Of(r).SetBranches([]wire.MulticastEntry{entry}); err != nil {
 				return err
 			}
 		}

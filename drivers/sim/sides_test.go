@@ -349,7 +349,7 @@ func setMulticast(n aLab, group uint32, members, senders []int) error {
 	}
 	entries, err := p.cfg.Multicast(group, members, senders)
 	for _, e := range entries {
-		p.Of(e.Switch).Switch(e.Switch).SetMulticast(e.Multicast)
+		p.Of(e.Switch).Switch(e.Switch).SetMulticast(e)
 	}
 	return err
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Channel is the server's end of the out-of-band channel of a lab that is divided into parts. To the
@@ -31,7 +31,7 @@ type request struct {
 // Outlet takes the messages of the server, with the instant at which they arrive.
 type Outlet interface {
 	Reply(at vtime.Time, r outofband.Reply)
-	SetEntry(at vtime.Time, e rankhost.Branches)
+	SetEntry(at vtime.Time, e wire.MulticastEntry)
 }
 
 // NewChannel returns the channel of a job whose messages take delay in each direction.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // modelEvent is an event of the model. What follows from it depends on id alone, so that it is the same however the
@@ -367,7 +367,7 @@ func (m *modelRun) callID(at vtime.Time) uint64 { return uint64(at)<<8 | uint64(
 func (m *modelRun) Reply(vtime.Time, outofband.Reply) {}
 
 // SetEntry implements Parts.
-func (m *modelRun) SetEntry(vtime.Time, rankhost.Branches) {}
+func (m *modelRun) SetEntry(vtime.Time, wire.MulticastEntry) {}
 
 // run runs the model, and returns what each part has handled, in order.
 func (m *modelRun) run() ([][]modelEvent, error) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // TestBound: on random graphs a bound is the earliest instant at which any walk from any part's
@@ -54,7 +54,7 @@ func (s *sink) Reply(at vtime.Time, r outofband.Reply) {
 	*s = append(*s, fmt.Sprintf("%d: rank %d call %d %s", at, r.Rank, r.Call, r.Value))
 }
 
-func (s *sink) SetEntry(at vtime.Time, e rankhost.Branches) {
+func (s *sink) SetEntry(at vtime.Time, e wire.MulticastEntry) {
 	*s = append(*s, fmt.Sprintf("%d: switch %d", at, e.Switch))
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
@@ -297,7 +298,7 @@ func (r *lockstepRun) Reply(at vtime.Time, node int, x outofband.Reply) error {
 }
 
 // SetEntry implements lockstep.Streams.
-func (r *lockstepRun) SetEntry(at vtime.Time, e rankhost.Branches) error {
+func (r *lockstepRun) SetEntry(at vtime.Time, e wire.MulticastEntry) error {
 	m := &nodeapi.MulticastEntry{Group: e.Group, Ports: widen(e.Ports), From: widen(e.From)}
 	return r.send(e.Switch, &nodeapi.Order{What: &nodeapi.Order_Entry{Entry: &nodeapi.TableEntry{At: int64(at), Entry: m}}})
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Kind says what a Request asks for.
@@ -26,14 +26,14 @@ const (
 
 // Request is a call of a rank as a message.
 type Request struct {
-	Kind     Kind                `json:"kind"`
-	Call     uint64              `json:"call,omitempty"` // the rank's number of the call; its reply carries it
-	Of       uint64              `json:"of,omitempty"`   // the call that Withdraw is about
-	Key      string              `json:"key,omitempty"`
-	Value    []byte              `json:"value,omitempty"`
-	Hosts    []uint32            `json:"hosts,omitempty"`
-	Group    uint32              `json:"group,omitempty"`
-	Branches []rankhost.Branches `json:"branches,omitempty"`
+	Kind     Kind                  `json:"kind"`
+	Call     uint64                `json:"call,omitempty"` // the rank's number of the call; its reply carries it
+	Of       uint64                `json:"of,omitempty"`   // the call that Withdraw is about
+	Key      string                `json:"key,omitempty"`
+	Value    []byte                `json:"value,omitempty"`
+	Hosts    []uint32              `json:"hosts,omitempty"`
+	Group    uint32                `json:"group,omitempty"`
+	Branches []wire.MulticastEntry `json:"branches,omitempty"`
 }
 
 // Reply answers a Request.
@@ -54,10 +54,10 @@ type Server struct {
 
 	// groups are the entries of the job's plain multicast groups that have not ended, oldest
 	// group first.
-	groups [][]rankhost.Branches
+	groups [][]wire.MulticastEntry
 
 	// branches is what the last SetBranches has set.
-	branches []rankhost.Branches
+	branches []wire.MulticastEntry
 
 	// taken are the keys for which the call of a Take waits.
 	taken map[string]bool
@@ -69,7 +69,7 @@ type Lab struct {
 	Lease func() (uint32, error)
 	// Tree returns the table entries of a plain multicast group of the hosts with the given
 	// addresses.
-	Tree func(group uint32, hosts []uint32) ([]rankhost.Branches, error)
+	Tree func(group uint32, hosts []uint32) ([]wire.MulticastEntry, error)
 	// GroupNet and MulticastNet are the networks of McstIDs and of plain multicast groups.
 	GroupNet, MulticastNet uint32
 }
@@ -81,7 +81,7 @@ func NewServer(size int, spare []bool, lab Lab) *Server {
 
 // Handle carries out a request of a rank. It returns the replies that are due now, which may be to
 // other ranks, and the table entries that change.
-func (s *Server) Handle(rank int, q Request) (replies []Reply, entries []rankhost.Branches) {
+func (s *Server) Handle(rank int, q Request) (replies []Reply, entries []wire.MulticastEntry) {
 	me := call(rank, q.Call)
 	switch q.Kind {
 	case Put:
@@ -126,7 +126,7 @@ func (s *Server) Handle(rank int, q Request) (replies []Reply, entries []rankhos
 }
 
 // End ends all that the job has set in the switches, and returns the table entries that change.
-func (s *Server) End() (entries []rankhost.Branches) {
+func (s *Server) End() (entries []wire.MulticastEntry) {
 	for _, g := range s.groups {
 		entries = append(entries, without(g)...)
 	}
@@ -135,7 +135,7 @@ func (s *Server) End() (entries []rankhost.Branches) {
 	return entries
 }
 
-func (s *Server) multicast(hosts []uint32) (group uint32, entries []rankhost.Branches, err error) {
+func (s *Server) multicast(hosts []uint32) (group uint32, entries []wire.MulticastEntry, err error) {
 	lower, err := s.lab.Lease()
 	if err != nil {
 		return 0, nil, err
@@ -148,7 +148,7 @@ func (s *Server) multicast(hosts []uint32) (group uint32, entries []rankhost.Bra
 }
 
 // end removes a plain multicast group. A group that has ended already changes nothing.
-func (s *Server) end(group uint32) []rankhost.Branches {
+func (s *Server) end(group uint32) []wire.MulticastEntry {
 	for i, g := range s.groups {
 		if g[0].Group == group {
 			s.groups = slices.Delete(s.groups, i, i+1)
@@ -159,9 +159,9 @@ func (s *Server) end(group uint32) []rankhost.Branches {
 }
 
 // without returns the entries that remove the given ones.
-func without(entries []rankhost.Branches) (gone []rankhost.Branches) {
+func without(entries []wire.MulticastEntry) (gone []wire.MulticastEntry) {
 	for _, e := range entries {
-		gone = append(gone, rankhost.Branches{Switch: e.Switch, Group: e.Group})
+		gone = append(gone, wire.MulticastEntry{Switch: e.Switch, Group: e.Group})
 	}
 	return gone
 }

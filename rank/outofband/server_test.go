@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // TestServer: each kind of request, its replies, and the table entries that it changes.
@@ -19,14 +19,14 @@ func TestServer(t *testing.T) {
 			}
 			return leases, nil
 		},
-		Tree: func(group uint32, hosts []uint32) ([]rankhost.Branches, error) {
+		Tree: func(group uint32, hosts []uint32) ([]wire.MulticastEntry, error) {
 			if len(hosts) == 0 {
 				return nil, errors.New("nobody is in it")
 			}
-			return []rankhost.Branches{{Switch: 7, Group: group, Ports: []uint16{1, 2}}, {Switch: 8, Group: group, Ports: []uint16{3}}}, nil
+			return []wire.MulticastEntry{{Switch: 7, Group: group, Ports: []uint16{1, 2}}, {Switch: 8, Group: group, Ports: []uint16{3}}}, nil
 		},
 	})
-	set := []rankhost.Branches{{Switch: 9, Group: 5, Ports: []uint16{4}}}
+	set := []wire.MulticastEntry{{Switch: 9, Group: 5, Ports: []uint16{4}}}
 	for i, c := range []struct {
 		rank int
 		q    Request
@@ -66,15 +66,15 @@ func TestServerEnd(t *testing.T) {
 	n := uint32(0)
 	s := NewServer(1, nil, Lab{
 		Lease: func() (uint32, error) { n++; return n, nil },
-		Tree: func(group uint32, _ []uint32) ([]rankhost.Branches, error) {
-			return []rankhost.Branches{{Switch: int(group), Group: group, Ports: []uint16{1}}}, nil
+		Tree: func(group uint32, _ []uint32) ([]wire.MulticastEntry, error) {
+			return []wire.MulticastEntry{{Switch: int(group), Group: group, Ports: []uint16{1}}}, nil
 		},
 	})
 	for range 3 {
 		s.Handle(0, Request{Kind: Multicast, Hosts: []uint32{1}})
 	}
 	s.Handle(0, Request{Kind: EndMulticast, Group: 2})
-	s.Handle(0, Request{Kind: SetBranches, Branches: []rankhost.Branches{{Switch: 4, Group: 8, Ports: []uint16{1}}}})
+	s.Handle(0, Request{Kind: SetBranches, Branches: []wire.MulticastEntry{{Switch: 4, Group: 8, Ports: []uint16{1}}}})
 	if got := fmt.Sprint(s.End()); got != "[{1 1 [] []} {3 3 [] []} {4 8 [] []}]" {
 		t.Error(got)
 	}

@@ -102,18 +102,9 @@ type Board interface {
 	EndMulticast(group uint32) error
 }
 
-// Branches is a switch's entry for a multicast group. A packet leaves by all of Ports except
-// the one that it came in by; it may come in by Ports and by From.
-type Branches struct {
-	Switch int      `json:"switch"` // node number in the lab
-	Group  uint32   `json:"group"`
-	Ports  []uint16 `json:"ports,omitempty"`
-	From   []uint16 `json:"from,omitempty"`
-}
-
 // Subnet is a Board whose runtime can fill the switches' multicast tables, as a subnet manager
 // does. Filling them takes no lab time.
 type Subnet interface {
 	// SetBranches replaces all entries of the previous call.
-	SetBranches(entries []Branches)
+	SetBranches(entries []wire.MulticastEntry)
 }

@@ -91,7 +91,7 @@ type Rank interface {
 
 	// SetBranches fills the switches' multicast tables with these entries, which replace all
 	// entries of the previous call. It returns rankhost.ErrSubnet where the runtime cannot.
-	SetBranches(entries []rankhost.Branches) error
+	SetBranches(entries []wire.MulticastEntry) error
 	// Unwanted returns how many packets this host's NIC has dropped because no queue pair
 	// took them: duplicates, or copies to hosts that are not members.
 	Unwanted() uint64
