@@ -67,7 +67,7 @@ var imports = map[string][]string{
 	"drivers/window":                     {"faults", "rank/rankhost", "rank/outofband", "core/vtime", "core/wire"},
 	"drivers/crew":                       {},
 	"drivers/lockstep":                   {"drivers/sim", "drivers/window", "rank/rankhost", "rank/outofband", "core/vtime", "core/wire"},
-	"drivers/live":                       {"faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
+	"drivers/live":                       {"rank/rankhost", "faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"drivers/netdev":                     {},
 	"internal/heap":                      {},
 	"internal/httpserve":                 {},

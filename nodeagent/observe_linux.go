@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 const (
@@ -77,7 +78,7 @@ func (n *node) moves() (count uint64, idle bool) {
 	n.loop.Call(vtime.Never, func(vtime.Time) {
 		_, timer := n.nic.NextTimeout()
 		_, registers := n.agent.NextTimeout()
-		count, idle = n.nic.Completions()+n.agent.Changes(), !registers && (!timer || n.nic.Unfinished() == 0)
+		count, idle = rankhost.News(n.nic, n.agent), !registers && (!timer || n.nic.Unfinished() == 0)
 	})
 	return count, idle
 }

@@ -217,63 +217,12 @@ func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
 	return c.r.postRecv(c, c.qp, b.sge(off, n))
 }
 
-// postSend hands a work request to the NIC's send queue.
-func (r *Rank) postSend(q *Request, qp *virtrnic.QP, wr *virtrnic.SendWR) (*Request, error) {
-	d := &r.job.desk
-	d.r, d.q, d.qp = r, q, qp
-	d.send = *wr
-	r.c.Host.Do(d.postSend)
-	return r.posted(q, d.err)
-}
-
-// postRecv hands a piece of memory to the NIC's receive queue.
-func (r *Rank) postRecv(to target, qp *virtrnic.QP, memory virtrnic.SGE) (*Request, error) {
-	q, d := &Request{to: to}, &r.job.desk
-	d.r, d.q, d.qp = r, q, qp
-	d.recv = virtrnic.RecvWR{SGE: memory}
-	r.c.Host.Do(d.postRecv)
-	return r.posted(q, d.err)
-}
-
 // posted returns a request that was handed to the NIC, or no request and why the NIC has refused it.
 func (r *Rank) posted(q *Request, err error) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
 	}
 	return q, nil
-}
-
-// desk is what the calls that a rank makes most often hand to its NIC: what a function of its own carries for each call is garbage
-// soon, half of all that a large job leaves. Tasks of a host run one at a time, and none stops in such a call.
-type desk struct {
-	postSend, postRecv, look func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)
-
-	r    *Rank // the view that calls
-	q    *Request
-	qp   *virtrnic.QP
-	send virtrnic.SendWR
-	recv virtrnic.RecvWR
-	err  error
-	some bool // completions were taken
-}
-
-func (d *desk) open() {
-	d.postSend = func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		d.send.WRID = d.r.reqs.add(d.q)
-		if d.err = nic.PostSendWR(now, d.qp, &d.send); d.err != nil {
-			d.r.reqs.take(d.send.WRID)
-		}
-	}
-	d.postRecv = func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		d.recv.WRID = d.r.reqs.add(d.q)
-		if d.err = nic.PostRecv(now, d.qp, d.recv); d.err != nil {
-			d.r.reqs.take(d.recv.WRID)
-		}
-	}
-	d.look = func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		d.some = d.r.take(nic)
-		d.r.health.look(nic)
-	}
 }
 
 // Wait blocks until all requests have completed and returns the first error among them. If
@@ -319,17 +268,6 @@ func (r *Rank) named(q *Request) string {
 		n.to, n.send, n.text = q.to, q.send, q.what()
 	}
 	return r.job.waited.text
-}
-
-// poll takes all completions of the view's queue, and reports whether there were any.
-func (r *Rank) poll() (some bool) {
-	d := &r.job.desk
-	d.r = r
-	r.c.Host.Do(d.look)
-	if some = d.some; some {
-		r.c.Host.Kick() // another worker's request may be among them
-	}
-	return some
 }
 
 // take completes the requests whose completions are in the queue, and reports whether there

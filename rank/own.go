@@ -27,7 +27,7 @@ type job struct {
 	mrs    map[*virtrnic.MR]bool
 	health health
 	common map[string]any // what views share, by name (Common)
-	desk   desk
+	calls  boundCalls
 
 	waited struct { // what named has last said, and of what
 		to   target
@@ -39,7 +39,7 @@ type job struct {
 func newJob() *job {
 	j := &job{mrs: map[*virtrnic.MR]bool{}, common: map[string]any{}}
 	j.health.job = j
-	j.desk.open()
+	j.calls.bind()
 	return j
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
@@ -41,7 +42,7 @@ type task struct {
 	now   vtime.Time
 	until vtime.Time
 	wake  chan vtime.Time
-	seen  uint64 // count of news at the task's last look
+	seen  uint64 // rankhost.News at the task's last look
 	name  string
 	why   string
 
@@ -64,7 +65,7 @@ func NewHost(l *Loop, nic *virtrnic.NIC, agent *mrp.Agent, caught func(p any)) *
 func (h *Host) News(at vtime.Time) (alarm vtime.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c, failed := h.nic.Completions()+h.agent.Changes(), h.nic.Failures()
+	c, failed := rankhost.News(h.nic, h.agent), h.nic.Failures()
 	fresh, failure := c != h.seen, failed != h.failed
 	if fresh {
 		h.seen, h.failed, h.newsAt = c, failed, at

@@ -23,7 +23,7 @@ type host struct {
 	nic   *virtrnic.NIC
 	agent *mrp.Agent
 	tasks []*task
-	seen  uint64 // number of completions and agent changes for which the tasks have been woken
+	seen  uint64 // rankhost.News for which the tasks have been woken
 
 	// With a channel: the requests that have not been answered, by their numbers; the number of
 	// the last one; and the instant of the event that wakes tasks, or vtime.Never.
@@ -182,7 +182,7 @@ func (n *Net) wakeSleeper(id int) {
 
 // news reports whether the host has completions or agent changes for which its tasks have not
 // been woken.
-func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.seen }
+func (h *host) news() bool { return rankhost.News(h.nic, h.agent) != h.seen }
 
 // armTask schedules the event that wakes a sleeping task unless one is pending by then.
 func (n *Net) armTask(t *task) {
@@ -228,7 +228,7 @@ func (n *Net) wakeSleepers(h *host) {
 // look wakes the host's tasks if there is news.
 func (h *host) look() {
 	if h.news() {
-		h.seen = h.nic.Completions() + h.agent.Changes()
+		h.seen = rankhost.News(h.nic, h.agent)
 		h.Kick()
 	}
 }
