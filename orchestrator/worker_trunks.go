@@ -57,7 +57,9 @@ func newTrunks(s *shareapi.Share) (*trunks, error) {
 	x := &trunks{byFar: map[int]*trunkLink{}}
 	for i := range s.Hosts {
 		if i != s.Own && shareapi.Trunked(s.Userspace, s.Own, i) {
-			x.byFar[i] = &trunkLink{name: fmt.Sprintf("%s (%s)", s.Names[i], s.Hosts[i]), to: i, ports: map[int]trunk.Port{}, in: &live.Receiver{}, up: make(chan struct{})}
+			x.byFar[i] = &trunkLink{
+				name: fmt.Sprintf("%s (%s)", s.Names[i], s.Hosts[i]), to: i, ports: map[int]trunk.Port{}, in: &live.Receiver{}, up: make(chan struct{}),
+			}
 		}
 	}
 	if len(x.byFar) == 0 {
