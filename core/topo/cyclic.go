@@ -3,9 +3,10 @@ package topo
 import (
 	"errors"
 	"fmt"
-	"github.com/mcastlab/mcastlab/core/wire"
 	"math"
 	"slices"
+
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // branches makes the entries of all switches from their sets of ports. A switch that packets leave

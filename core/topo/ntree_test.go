@@ -2,11 +2,12 @@ package topo
 
 import (
 	"fmt"
-	"github.com/mcastlab/mcastlab/core/wire"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // nTrees are the shapes that every property is tested on.
