@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/faults"
 )
 
 // generalRun sends queue pair 1 of a NIC what another NIC sends it, and packets that differ from it in at most one field. Only
@@ -79,5 +80,21 @@ func TestGeneral(t *testing.T) {
 		if generalRun(t, rand.New(rand.NewPCG(seed, 27))); t.Failed() {
 			t.Fatalf("replay: go test ./virtrnic -run General -from %d -seeds 1", seed)
 		}
+	}
+}
+
+// TestMADMigrated: a datagram of connection management has MigReq set, as those of ConnectX adapters have.
+func TestMADMigrated(t *testing.T) {
+	p, sent := newPair(t, pairOptions{typ: TypeUD, cqDepth: 8, mtu: 1024}), 0
+	p.nic[1].SetGSI(func(vtime.Time, uint32, []byte) {})
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (v faults.Verdict) {
+		if sent++; f.AppendTo(nil)[wire.EthernetLen+wire.IPv4Len+wire.UDPLen+1]&0x40 == 0 {
+			t.Errorf("%v has MigReq 0", f)
+		}
+		return v
+	}
+	p.nic[0].SendMAD(p.net.Now, p.nic[1].IP(), make([]byte, madLen))
+	if err := p.net.Run(1000); err != nil || sent != 1 {
+		t.Errorf("%d datagrams: %v", sent, err)
 	}
 }

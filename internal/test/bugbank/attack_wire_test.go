@@ -28,7 +28,7 @@ var attackWire = []pitfall{
 		}, {
 			wrong: "Datagrams of connection management have MigReq 0",
 			edits: edit("virtrnic/gsi.go", "OpCode: wire.OpUDSendOnly, Migrated: true, PKey", "OpCode: wire.OpUDSendOnly, PKey"),
-			test:  "virtrnic TestSweepTranscripts",
+			test:  "virtrnic TestMADMigrated",
 		}, {
 			wrong: "CNPs have MigReq 1, which those of ConnectX adapters clear",
 			edits: edit("virtrnic/cnp.go", "OpCode: wire.OpCNP, PKey", "OpCode: wire.OpCNP, Migrated: true, PKey"),
