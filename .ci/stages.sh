@@ -2,6 +2,7 @@
 
 results=$(mktemp -d)
 failed=0
+home="" # of the newcomer, once there is one
 
 # stage TITLE COMMAND...: run the command and print what it says. A failure is kept for the summary; the caller goes on.
 stage() {

@@ -44,7 +44,8 @@ type manualRequest struct {
 
 // serveManual begins to serve.
 func (r *lockstepRun) serveManual() (*manualFaults, error) {
-	h := &manualFaults{socket: r.d.Store.RunSocket(), asked: make(chan manualRequest), over: make(chan struct{}), server: grpc.NewServer(grpc.MaxSendMsgSize(orchestrator.MessageMax))}
+	server := grpc.NewServer(grpc.MaxSendMsgSize(orchestrator.MessageMax))
+	h := &manualFaults{socket: r.d.Store.RunSocket(), asked: make(chan manualRequest), over: make(chan struct{}), server: server}
 	if err := os.Remove(h.socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed
 		return nil, fmt.Errorf("take orders from other commands: %w", err)
 	}
