@@ -91,7 +91,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
 	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./command ./drivers/sim ./lab/report ./lab/reproduce ./lab/search ./nodeagent/verbs ./virtrnic -vet=off -v -count=1 \
-	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|SeedSweepParts|PartsTroubled|Labs|LabsWorkers|Standstill|Timelines|Fairness|IncastFairness|Damages|WideLabs|Limits|RandomThreads)$$'
+	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|SeedSweepParts|PartsTroubled|Labs|LabsWorkers|Standstill|Timelines|Fairness|IncastFairness|Damages|WideLabs|Limits|RandomThreads|RandomPipelines)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0

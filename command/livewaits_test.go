@@ -37,6 +37,10 @@ var shellWaits = []struct {
 	{"read-timeout", "bash", "sleep .8 | { read -t .5 x; [ $? -gt 128 ]; }", .8},
 	{"xargs", "sh", "echo .2 .3 | xargs -n1 -P2 sleep", .3},
 	{"lock", "sh", "d=$(mktemp); (flock 9; sleep .5) 9>$d & sleep .1; flock $d true; rm $d; wait", .5},
+	{"full", "sh", "head -c 300000 /dev/zero | (sleep .2; cat) | wc -c | grep -q 300000", .2},
+	{"stdio", "sh", "(sleep 1; seq 3) | sed s/2/y/ | grep -q y", 1},
+	{"fifo", "sh", "d=$(mktemp -d); mkfifo $d/f; sed s/e/a/ < $d/f > $d/o & sleep .5; echo hello > $d/f; wait; grep -q hallo $d/o", .5},
+	{"output", "sh", "sleep .1; seq 200000; seq 200000 >&2", .1},
 	{"follow", "sh", "sleep .5 & tail -f --pid=$! /dev/null", 1},
 }
 

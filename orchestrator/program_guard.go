@@ -125,7 +125,7 @@ func (s *programStart) fork() (pid int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("give up privileges: %w", err)
 	}
-	attr := &syscall.ProcAttr{Env: s.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: s.Group}}
+	attr := &syscall.ProcAttr{Env: append(s.Env, served()...), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: s.Group}}
 	if s.As.UID != 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: s.As.UID, Gid: s.As.GID, Groups: s.As.Groups}
 	}
@@ -133,6 +133,18 @@ func (s *programStart) fork() (pid int, err error) {
 		return 0, fmt.Errorf("start %s: %w", path, err)
 	}
 	return pid, nil
+}
+
+// served says which pipes of the program are read from at any time: its output and errors. A write to these is not a wait.
+func served() []string {
+	var inodes [2]uint64
+	for i := range inodes {
+		var st unix.Stat_t
+		if err := unix.Fstat(1+i, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+			inodes[i] = st.Ino
+		}
+	}
+	return []string{fmt.Sprintf("MCASTLAB_SERVED=%d,%d", inodes[0], inodes[1])}
 }
 
 // makeAlike has the program get the same number and the same addresses in each run, where the kernel lets it: programs draw random

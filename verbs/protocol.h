@@ -87,6 +87,16 @@ struct v_group_source {
 // counts the threads of a process that were announced; it is 0 for one of its own accord.
 enum { V_PROGRAM = 49, V_THREAD, V_PARK, V_BYE, V_EXPECT, V_DIES };
 
+// A second and a third descriptor may come with V_THREAD: a memfd of V_SEAT_SIZE bytes that cannot shrink and begins with this, and the
+// thread's folder of procfs. By these the node sees a thread that has a turn asleep in the kernel in a call that has not been announced. It
+// sets asleep then, and gives the turn on. A thread that finds asleep set asks for a turn (V_BACK) before it does anything else.
+struct v_seat {
+	_Atomic uint32_t busy, asleep; // busy: what the library waits for now is part of the turn
+	uint64_t served[2];            // pipes that the machine reads from at any time: the program's output and errors
+	_Atomic uint64_t said;         // messages of the thread after V_THREAD: the node may not have heard all
+};
+enum { V_SEAT_SIZE = 4096 };
+
 struct v_thread {
 	uint32_t op, rank, pid, announced;
 };
@@ -94,8 +104,8 @@ struct v_thread {
 // What a thread waits for. Times are lab time in picoseconds. After news of the NIC V_PARK_POLL ends when the thread would have looked
 // next, if it looked every grid.
 enum { V_PARK_SLEEP = 1, V_PARK_POLL, V_PARK_OUTSIDE, V_PARK_BESIDE, V_PARK_MEMORY };
-// V_AGAIN: since its last turn the thread has only looked, and found nothing.
-enum { V_TOUCHED = 1, V_EVENTS = 2, V_READY = 4, V_AGAIN = 8 };
+// V_AGAIN: since its last turn the thread has only looked, and found nothing. V_BACK: it asks for a turn after it was asleep in the kernel.
+enum { V_TOUCHED = 1, V_EVENTS = 2, V_READY = 4, V_AGAIN = 8, V_BACK = 16 };
 struct v_park {
 	uint32_t op, kind, flags, zero;
 	uint64_t until, grid;

@@ -121,14 +121,25 @@ const (
 	parkOutside            // for something outside the lab
 	parkBeside             // for another thread of the process
 	parkMemory             // for bytes that come into the process's memory
+	parkKernel             // in the kernel, in a call that was not announced: no thread says this, the node sees it
 )
 
 // Flags of a wait.
 const (
-	parkTouched = 1 // the thread has done something that others may wait for outside the lab
-	parkEvents  = 2 // an event of the NIC ends the wait, too
-	parkReady   = 4 // what it waits for has come (whyCheck)
-	parkAgain   = 8 // since its last turn the thread has only looked, and found nothing
+	parkTouched = 1  // the thread has done something that others may wait for outside the lab
+	parkEvents  = 2  // an event of the NIC ends the wait, too
+	parkReady   = 4  // what it waits for has come (whyCheck)
+	parkAgain   = 8  // since its last turn the thread has only looked, and found nothing
+	parkBack    = 16 // the thread asks for a turn after it was asleep in the kernel
+)
+
+// Where a thread's page (v_seat) has its fields.
+const (
+	seatBusy   = 0
+	seatAsleep = 4
+	seatServed = 8
+	seatSaid   = 24
+	seatLen    = 32
 )
 
 // turn has a thread go on.

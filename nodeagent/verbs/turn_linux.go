@@ -123,15 +123,7 @@ func (p *Program) turn() {
 				more = false
 			}
 		}
-		for p.running() && !p.ended {
-			select {
-			case f := <-p.t.in:
-				f()
-			case <-time.After(turnLook): // a process that was expected may not come
-			case <-p.t.stop:
-				p.ended = true
-			}
-		}
+		p.settle(time.Time{})
 		p.t.drain(p.host.Now())
 		if p.ended {
 			return
@@ -141,6 +133,22 @@ func (p *Program) turn() {
 			return
 		}
 		x.goOn(p.host.Now(), why)
+	}
+}
+
+// settle returns when no thread runs, or at an instant of the machine's clock unless that is zero.
+func (p *Program) settle(end time.Time) {
+	for again := firstLook; (p.running() || p.wake()) && !p.ended && (end.IsZero() || time.Now().Before(end)); {
+		select {
+		case f := <-p.t.in:
+			f()
+			again = firstLook
+		case <-time.After(again): // a process that was expected may not come, a thread may sleep
+			p.observe()
+			again = min(2*again, lastLook)
+		case <-p.t.stop:
+			p.ended = true
+		}
 	}
 }
 
@@ -225,4 +233,4 @@ func (x *waiter) what() string {
 }
 
 // waits are what threads wait for, by kind.
-var waits = [...]string{"nothing", "lab time", "completions", "something outside the lab", "another of its threads", "its memory"}
+var waits = [...]string{"nothing", "lab time", "completions", "something outside the lab", "another of its threads", "its memory", "something in the kernel"}

@@ -92,6 +92,7 @@ type Program struct {
 	open     bool      // its guardian has come
 	ended    bool      // and gone
 	look     bool      // it goes on, for what has come from outside the lab
+	entered  int       // threads that have come
 	first    uint32    // its first process; 0: none has come
 	over     time.Time // when that died
 	procs    map[uint32]*proc
@@ -121,6 +122,8 @@ type thread struct {
 	asked bool // it is to say whether it could go on
 	ready bool // it could
 	noted bool // it has died, and what it waited for is kept
+	sight *sight
+	slept uint64 // its place among those that wait, when its turn was given on since it slept in the kernel
 }
 
 // seat says which thread of which process one is: 0 is a process's first, and others count from 1 in the order in which they were announced.
@@ -143,9 +146,16 @@ func (t *Turns) serve(conn *net.UnixConn, m any, fds []int) {
 		closeAll(fds)
 		t.serveGuardian(conn, m.Rank)
 	case *threadHello:
-		if len(fds) == 1 {
-			t.serveThread(conn, m, fds[0])
+		switch len(fds) {
+		case 1:
+			t.serveThread(conn, m, fds[0], nil)
 			return
+		case 3:
+			if v, err := newSight(fds[1], fds[2]); err == nil {
+				t.serveThread(conn, m, fds[0], v)
+				return
+			}
+			fds = fds[:1] // the others are closed
 		}
 		closeAll(fds)
 	}
@@ -176,9 +186,9 @@ func (t *Turns) serveGuardian(conn *net.UnixConn, rank uint32) {
 	})
 }
 
-// serveThread takes over the descriptor of the thread's process.
-func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
-	x := &thread{conn: conn}
+// serveThread takes over the descriptor of the thread's process, and how the thread is seen, if it is.
+func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int, v *sight) {
+	x := &thread{conn: conn, sight: v}
 	var p *Program
 	t.say(func() {
 		p = t.program(m.Rank)
@@ -197,15 +207,18 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 		}
 		switch m := m.(type) {
 		case *park:
-			t.say(func() { p.parks(x, *m) })
+			t.say(func() { x.hears(); p.parks(x, *m) })
 		case *byID:
 			bye = bye || o == opBye
-			if o == opExpect {
-				t.say(func() { p.announce(x, m.ID) })
-			}
-			if o == opDies {
-				t.say(func() { p.awaitDeath(m.ID) })
-			}
+			t.say(func() {
+				x.hears()
+				switch o {
+				case opExpect:
+					p.announce(x, m.ID)
+				case opDies:
+					p.awaitDeath(m.ID)
+				}
+			})
 		}
 	}
 	t.say(func() {
@@ -213,6 +226,10 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 			p.died(x)
 		}
 		p.leave(x, bye)
+		if v != nil {
+			x.sight = nil
+			v.close()
+		}
 	})
 }
 
@@ -248,6 +265,7 @@ func (p *Program) enter(x *thread, m *threadHello, process int) {
 	}
 	x.process = &x.proc.process
 	p.threads = append(p.threads, x)
+	p.entered++
 	x.seat = seat{pid, m.Announced}
 	p.order.enter(&x.waiter, p.places[x.seat], p.t.now(p), p.t.news())
 	delete(p.places, x.seat)
@@ -262,7 +280,7 @@ func (t *Turns) now(p *Program) vtime.Time {
 }
 
 func (x *thread) goOn(now vtime.Time, why uint32) {
-	x.parked, x.ready, x.look = false, false, false
+	x.parked, x.ready, x.look, x.slept = false, false, false, 0
 	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // a thread that has ended says so by its connection
 }
 
@@ -272,7 +290,13 @@ func (p *Program) parks(x *thread, m park) {
 		return
 	}
 	p.order.parked(&x.waiter, m, p.t.now(p), p.t.news())
+	if m.Flags&parkBack != 0 && x.slept != 0 {
+		x.number = x.slept // which of several was woken first is a matter of the machine
+	}
 	p.waited = nil // it lives
+	if x.sight != nil && m.Kind != parkPoll && m.Flags&parkAgain == 0 && x.sight.hasWritten() {
+		p.t.touched++
+	}
 	// What a new wait is for may be there already, and nobody will say so again: bytes that a poll has found and a recv then waits for.
 	if m.Flags&parkTouched != 0 || m.Kind == parkOutside {
 		p.t.touched++
@@ -344,6 +368,9 @@ func (p *Program) dies(pid uint32) {
 	}
 }
 
+// outside reports whether a thread waits for something outside the lab.
+func (x *thread) outside() bool { return x.park.Kind == parkOutside || x.park.Kind == parkKernel }
+
 // Outside implements lockstep.Programs.
 func (t *Turns) Outside() (waiting, touched uint64) {
 	for _, p := range t.programs { // a sum
@@ -354,7 +381,7 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 			waiting++
 		}
 		for _, x := range p.threads {
-			if x.park.Kind == parkOutside {
+			if x.outside() {
 				waiting++
 			}
 		}
@@ -372,7 +399,7 @@ func (t *Turns) Stuck() (programs uint64) {
 			continue
 		}
 		x, _, until := p.next()
-		if x == nil && until == vtime.Never && !slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked || x.park.Kind == parkOutside }) {
+		if x == nil && until == vtime.Never && !slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked || x.outside() }) {
 			programs++
 		}
 	}
@@ -402,10 +429,15 @@ func (t *Turns) Check() (ready bool) {
 				_, _ = x.conn.Write(encode(turn{Why: whyCheck, Now: uint64(p.host.Now())})) // one that has ended says so by its connection
 			}
 		}
+		entered := p.entered
 		p.until(endWait, func() bool {
 			return len(t.in) == 0 && !slices.ContainsFunc(p.threads, func(x *thread) bool { return x.asked })
 		})
-		p.look = p.ended || p.running() || slices.ContainsFunc(p.threads, func(x *thread) bool { return x.ready })
+		woken := p.wake()
+		if woken {
+			p.settle(time.Now().Add(endWait)) // before those look whom it may have given something
+		}
+		p.look = woken || entered != p.entered || p.ended || p.running() || slices.ContainsFunc(p.threads, func(x *thread) bool { return x.ready })
 		ready = ready || p.look
 	}
 	return ready

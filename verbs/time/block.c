@@ -9,34 +9,30 @@
 #include <sys/un.h>
 
 #include "../protocol.h"
+#include "block.h"
 
-enum kind {
-	PLAIN,   // a file, which does not block, or the library's talk with the NIC, which is part of the turn
-	NIC,     // events of the NIC
-	NETWORK, // a socket of the Internet
-	OTHER,   // a pipe, another socket, a terminal
-};
-
-static enum kind kind_of(int fd)
+enum kind kind_of(int fd)
 {
 	struct stat st;
 	int domain, type;
 	socklen_t size = sizeof domain;
-	if (fstat(fd, &st))
+	if (fstat(fd, &st) || seat_serves(&st))
 		return PLAIN;
+	if (S_ISFIFO(st.st_mode))
+		return PIPE;
 	if (!S_ISSOCK(st.st_mode))
 		return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd)) ? PLAIN : OTHER;
 	if (real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
-		return OTHER;
+		return LOCAL;
 	if (domain == AF_INET || domain == AF_INET6)
 		return NETWORK;
 	size = sizeof type;
 	if (domain != AF_UNIX || real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) || type != SOCK_SEQPACKET)
-		return OTHER;
+		return LOCAL;
 	struct sockaddr_un peer;
 	size = sizeof peer;
 	if (getpeername(fd, (struct sockaddr *)&peer, &size))
-		return OTHER;
+		return LOCAL;
 	return size > offsetof(struct sockaddr_un, sun_path) ? PLAIN : NIC; // a pair has no names
 }
 
@@ -151,22 +147,41 @@ int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, 
 	return r < 0 ? -1 : count;
 }
 
-// await waits until a descriptor that blocks is ready. It returns -1 with EINTR if a signal ends that.
-static int await(int fd, short events)
+int await_ready(int fd, short events)
 {
-	if (!active())
-		return 0;
-	int fl = fcntl(fd, F_GETFL), err = errno, r = 0, again = 0;
-	if (fl >= 0 && !(fl & O_NONBLOCK) && kind_of(fd) != PLAIN) {
-		struct pollfd p = {fd, events, 0};
-		do
-			r = wait_for(&p, 1, FOREVER, NULL, 0, &again);
-		while (r < 0 && errno == EINTR && again);
-		if (r < 0 && errno == EINTR)
-			return -1;
-	}
+	struct pollfd p = {fd, events, 0};
+	int err = errno, r, again = 0;
+	do
+		r = wait_for(&p, 1, FOREVER, NULL, 0, &again);
+	while (r < 0 && errno == EINTR && again);
+	if (r < 0 && errno == EINTR)
+		return -1;
 	errno = err;
 	return 0;
+}
+
+int blocks(int fd)
+{
+	int err = errno, fl = fcntl(fd, F_GETFL);
+	errno = err;
+	return fl >= 0 && !(fl & O_NONBLOCK);
+}
+
+// await waits until a descriptor that blocks has something, and returns -1 with EINTR if a signal ends that; 1: what is read next is part of the turn.
+static int await(int fd, short events)
+{
+	if (!active() || !blocks(fd))
+		return 0;
+	int err = errno;
+	enum kind k = kind_of(fd);
+	errno = err;
+	return k == PLAIN ? 1 : await_ready(fd, events);
+}
+
+void touch(int fd, enum kind k)
+{
+	if (k >= NETWORK)
+		turns_touch(k == NETWORK ? fd : -1);
 }
 
 // wrote notes that others may see something new.
@@ -175,9 +190,7 @@ static void wrote(int fd)
 	if (!active())
 		return;
 	int err = errno;
-	enum kind k = kind_of(fd);
-	if (k == NETWORK || k == OTHER)
-		turns_touch(k == NETWORK ? fd : -1);
+	touch(fd, kind_of(fd));
 	errno = err;
 }
 
@@ -189,35 +202,37 @@ static ssize_t took(ssize_t n)
 	return n;
 }
 
+// TAKES waits for something to read, if the call would, and reads it.
+#define TAKES(fd, flags, call) \
+	do { \
+		lab_on(); \
+		int how_ = (flags) & MSG_DONTWAIT ? 0 : await(fd, POLLIN); \
+		return how_ < 0 ? -1 : took(PART(how_, ssize_t, call)); \
+	} while (0)
+
 ssize_t read(int fd, void *b, size_t n)
 {
-	if (await(fd, POLLIN))
-		return -1;
-	return took(real.read(fd, b, n));
+	TAKES(fd, 0, real.read(fd, b, n));
+}
+
+ssize_t readv(int fd, const struct iovec *io, int n)
+{
+	TAKES(fd, 0, real.readv(fd, io, n));
 }
 
 ssize_t recv(int fd, void *b, size_t n, int flags)
 {
-	lab_on();
-	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
-		return -1;
-	return took(real.recv(fd, b, n, flags));
+	TAKES(fd, flags, real.recv(fd, b, n, flags));
 }
 
 ssize_t recvfrom(int fd, void *restrict b, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict size)
 {
-	lab_on();
-	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
-		return -1;
-	return took(real.recvfrom(fd, b, n, flags, a, size));
+	TAKES(fd, flags, real.recvfrom(fd, b, n, flags, a, size));
 }
 
 ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-	lab_on();
-	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
-		return -1;
-	return took(real.recvmsg(fd, m, flags));
+	TAKES(fd, flags, real.recvmsg(fd, m, flags));
 }
 
 // Programs that were built with _FORTIFY_SOURCE call these.
@@ -247,44 +262,16 @@ ssize_t __recvfrom_chk(int fd, void *restrict b, size_t n, size_t size, int flag
 
 int accept(int fd, struct sockaddr *restrict a, socklen_t *restrict size)
 {
-	if (await(fd, POLLIN))
+	if (await(fd, POLLIN) < 0)
 		return -1;
 	return real.accept(fd, a, size);
 }
 
 int accept4(int fd, struct sockaddr *restrict a, socklen_t *restrict size, int flags)
 {
-	if (await(fd, POLLIN))
+	if (await(fd, POLLIN) < 0)
 		return -1;
 	return real.accept4(fd, a, size, flags);
-}
-
-ssize_t write(int fd, const void *b, size_t n)
-{
-	lab_on();
-	wrote(fd);
-	return real.write(fd, b, n);
-}
-
-ssize_t send(int fd, const void *b, size_t n, int flags)
-{
-	lab_on();
-	wrote(fd);
-	return real.send(fd, b, n, flags);
-}
-
-ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *a, socklen_t size)
-{
-	lab_on();
-	wrote(fd);
-	return real.sendto(fd, b, n, flags, a, size);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
-{
-	lab_on();
-	wrote(fd);
-	return real.sendmsg(fd, m, flags);
 }
 
 int connect(int fd, const struct sockaddr *a, socklen_t size)

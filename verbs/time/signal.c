@@ -242,6 +242,7 @@ static void signalled(pid_t pid, int sig)
 {
 	int err = errno;
 	turns_touch(-1);
+	seat_busy(1);
 	if (pid > 0 && pid != getpid())
 		see_die(pid, sig);
 	int dir = pid > 0 ? -1 : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -257,6 +258,7 @@ static void signalled(pid_t pid, int sig)
 		}
 	if (dir >= 0)
 		syscall(SYS_close, dir);
+	seat_busy(-1);
 	errno = err;
 }
 

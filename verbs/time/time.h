@@ -20,6 +20,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/timerfd.h>
 #include <threads.h>
@@ -39,7 +40,7 @@
 	X(mtx_timedlock) X(cnd_timedwait) X(thrd_sleep) X(setsockopt) X(getsockopt) \
 	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) \
 	X(timer_create) X(timer_settime) X(timer_gettime) X(timer_getoverrun) X(timer_delete) \
-	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) X(flock) \
+	X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(writev) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) X(flock) \
 	X(wait4) X(waitid) X(fork) \
 	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_mutex_unlock) \
 	X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_post) \
@@ -49,7 +50,7 @@
 	X(thrd_create) X(thrd_join) X(mtx_lock) X(mtx_unlock) X(cnd_wait) X(cnd_signal) X(cnd_broadcast) X(call_once) \
 	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) X(sigsuspend) X(pause) X(sigwait) X(sigwaitinfo) \
 	X(kill) X(sigqueue) X(pthread_kill) \
-	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
+	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen) X(pclose)
 
 struct real {
 #define MEMBER(name) __typeof__(&name) name;
@@ -107,6 +108,7 @@ void turns_look(void);        // pays for a look at a clock
 void turns_yield(void);       // a look at what other threads have done
 void turns_touch(int fd);     // notes that others may see something new: at a socket, or (-1) elsewhere
 void turns_release(void);     // notes that the thread has given something that another thread of the process waits for
+void turns_back(void);        // takes a turn again, if it was given on
 void turns_progress(void);    // notes that the thread does not only look: for what it has seen, or done
 void turns_started(int pid);  // says that a process was started
 
@@ -144,6 +146,16 @@ void turns_alarm(const struct itimerspec *set, struct itimerspec *old);
 void turns_alarm_rest(struct itimerspec *rest);
 void turns_forget_timers(void);                             // a new process has none
 
+// A thread's seat (seat.c), by which its node sees that it sleeps in the kernel. seat_take makes one, whose descriptors the node is to have.
+struct stat;
+void seat_take(int fds[2]);
+void seat_leave(void);
+void seat_busy(int more);                    // 1: what follows is part of the turn, however long it takes; -1: no longer
+int seat_asleep(void);                       // the turn was given on while the thread slept
+void seat_says(void);                        // before each message but the first
+void seat_awake(void);                       // it asks for another
+int seat_serves(const struct stat *st);      // a pipe that the machine reads from at any time
+
 // until_ps returns an instant as turns_wait has it.
 static inline int64_t until_ps(int64_t lab)
 {
@@ -167,6 +179,7 @@ int turns_sem(sem_t *s, int64_t until);
 int turns_cond(pthread_cond_t *c, pthread_mutex_t *m, int64_t until);
 
 int turns_system(const char *command); // system, whose shell has turns
+FILE *turns_popen(const char *command, const char *mode);
 
 // turns_unserved says that a call has no part in turns, and returns -1 with ENOTSUP.
 int turns_unserved(const char *call);

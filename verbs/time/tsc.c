@@ -337,6 +337,8 @@ int system(const char *command)
 
 FILE *popen(const char *command, const char *mode)
 {
+	if (lab_on() && turns_on())
+		return turns_popen(command, mode);
 	STARTING(FILE *, real.popen(command, mode));
 }
 

@@ -36,9 +36,13 @@ static __thread volatile unsigned calls;       // of this library, and of that o
 // LOOK_WAIT is what looks may cost before they are waited for.
 enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 50000000, LOOK_PART = 64, LOOK_LEAST = 1024, PACE = 1000000, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
 
+// What asks for turns is about to do something, which a thread may only in its turn.
 int turns_on(void)
 {
-	return rank >= 0;
+	if (rank < 0)
+		return 0;
+	turns_back();
+	return 1;
 }
 
 int64_t turns_ps(void)
@@ -70,18 +74,25 @@ static void take_turn(void)
 static void say(const void *m, size_t size)
 {
 	ssize_t n;
+	seat_says();
 	while ((n = real.send(conn, m, size, MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
 	if (n < 0)
 		lost();
 }
 
-// settle waits until what the thread has written to sockets has arrived, so that whoever waits for it finds it.
+// settle waits until what the thread has written to sockets has arrived, so that whoever waits for it finds it. What the other end
+// has no room for stays.
 static void settle(void)
 {
 	for (int i = 0; i < dirties; i++)
-		for (int left = 0, tries = 0; tries < 2000 && !ioctl(dirty[i], SIOCOUTQ, &left) && left > 0; tries++) {
+		for (int left = 0, before = 0, tries = 0; tries < 2000 && !ioctl(dirty[i], SIOCOUTQ, &left) && left > 0; tries++) {
 			struct timespec t = {0, 50000};
+			if (left != before)
+				tries = 0;
+			else if (tries > 400)
+				break;
+			before = left;
 			syscall(SYS_nanosleep, &t, NULL);
 		}
 	dirties = 0;
@@ -112,13 +123,15 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 	waiting = 1;
 	calls++;
 	turns_come();
+	seat_busy(1);
+	seat_awake();
 	int64_t now = turns_ps();
 	if (kind != V_PARK_OUTSIDE && kind != V_PARK_BESIDE)
 		polls = kind == V_PARK_POLL ? polls : 0;
 	if (until_ps < now)
 		until_ps = now;
 	settle();
-	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0) | (released ? 0 : again), 0, until_ps, grid_ps};
+	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0) | (released ? again & ~V_AGAIN : again), 0, until_ps, grid_ps};
 	touched = 0;
 	released = 0;
 	debt_ps = 0;
@@ -135,8 +148,15 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 		debt_ps = now - atomic_load(&now_ps); // an event came before the thread had paid for what it looked at
 	errno = err;
 	calls++;
+	seat_busy(-1);
 	waiting = 0;
 	return flags;
+}
+
+void turns_back(void)
+{
+	if (seat_asleep())
+		wait_as(V_PARK_SLEEP, turns_ps(), 0, 0, V_BACK, NULL, NULL);
 }
 
 int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
@@ -230,6 +250,7 @@ __attribute__((visibility("default"))) int mcastlab_poll(void)
 
 void turns_progress(void)
 {
+	turns_back();
 	if (clocked && spun_ps && turns_ps() - spun_ps > PACE)
 		spun_for = turns_ps() - spun_ps;
 	clocked = 0;
@@ -310,7 +331,7 @@ static int come(int number)
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	union {
 		struct cmsghdr h;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(3 * sizeof(int))];
 	} control;
 	struct v_thread hello = {V_THREAD, rank, getpid(), number};
 	struct iovec io = {&hello, sizeof hello};
@@ -326,14 +347,21 @@ static int come(int number)
 		syscall(SYS_close, s);
 		s = high;
 	}
+	int fds[3] = {self, -1, -1};
+	seat_take(fds + 1);
+	size_t size = fds[1] < 0 || fds[2] < 0 ? sizeof self : sizeof fds;
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	h->cmsg_level = SOL_SOCKET;
 	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof self);
-	memcpy(CMSG_DATA(h), &self, sizeof self);
+	h->cmsg_len = CMSG_LEN(size);
+	m.msg_controllen = CMSG_SPACE(size);
+	memcpy(CMSG_DATA(h), fds, size);
+	seat_busy(1);
 	if (syscall(SYS_connect, s, &a, sizeof a) || syscall(SYS_sendmsg, s, &m, MSG_NOSIGNAL) < 0)
 		err = errno;
-	syscall(SYS_close, self);
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			syscall(SYS_close, fds[i]);
 	if (err) {
 		syscall(SYS_close, s);
 		return err;
@@ -342,6 +370,7 @@ static int come(int number)
 	waiting = 1;
 	take_turn();
 	waiting = 0;
+	seat_busy(-1);
 	turns_leave_at_end();
 	watch_spins();
 	return 0;
@@ -365,6 +394,7 @@ void turns_end(void)
 	if (conn < 0)
 		return;
 	waiting = 1; // for ever
+	seat_busy(1);
 	if (ticking) {
 		real.timer_delete(ticks);
 		real.timer_delete(burst);
@@ -373,6 +403,7 @@ void turns_end(void)
 	say(&m, sizeof m);
 	syscall(SYS_close, conn);
 	conn = -1;
+	seat_leave();
 }
 
 static void expect(uint32_t pid)
@@ -401,6 +432,7 @@ static void in_child(void)
 	if (conn >= 0)
 		syscall(SYS_close, conn); // the parent's
 	conn = -1;
+	seat_leave();
 	debt_ps = 0;
 	dirties = 0;
 	released = 0;

@@ -38,6 +38,8 @@ int main(void)
 	SIZE(V_DIES, v_id);
 	printf("turn %zu\n", sizeof(struct v_turn));
 	AT(v_park, until), AT(v_park, grid), AT(v_turn, now);
+	AT(v_seat, busy), AT(v_seat, asleep), AT(v_seat, served), AT(v_seat, said);
+	printf("seat %zu\n", sizeof(struct v_seat));
 	printf("clock %zu\n", sizeof(struct v_clock));
 	printf("reply %zu\ndevice %zu\nqueried %zu\nevent %zu\n", sizeof(struct v_reply), sizeof(struct v_device), sizeof(struct v_queried),
 		sizeof(struct v_event));
