@@ -19,8 +19,8 @@ house:                    ## tests of the tree: style, pages, lists
 	go test -vet=off ./internal/test/bugbank ./internal/test/sweeps -run 'TestBank$$|TestSwept'
 
 vet:                      ## go vet for Linux, macOS and Windows: all findings
-	@code=0; go vet ./... || code=1; \
-	  for system in darwin windows; do GOOS=$$system CGO_ENABLED=0 go vet -trimpath ./... || code=1; done; exit $$code
+	@code=0; go vet -pgo=off ./... || code=1; \
+	  for system in darwin windows; do GOOS=$$system CGO_ENABLED=0 go vet -pgo=off -trimpath ./... || code=1; done; exit $$code
 
 quick:                    ## the inner loop: build, vet, rules of the tree, and the cores' short tests; under a minute when warm
 	go build ./...
@@ -108,9 +108,9 @@ release:                  ## archives and Debian packages of the commit that is 
 release-check:            ## a release is the same when built twice, installs into an empty root as root, and by the module's path
 	MCASTLAB_RELEASE=linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64 MCASTLAB_RELEASE_COLD=1 go test ./internal/release -v -count=1 -timeout 60m
 
-lint:                     ## the analysers that .golangci.yml enables, pinned in .ci/lint/go.mod: all findings (golangci-lint run says the same)
+lint:                     ## the analysers that .golangci.yml enables, pinned in .ci/lint/go.mod: all findings
 	@cd .ci/lint && CGO_ENABLED=0 go build -trimpath -o ../../bin/lint .
-	go vet -vettool=$(CURDIR)/bin/lint -golangci=$(CURDIR)/.golangci.yml ./...
+	go vet -pgo=off -vettool=$(CURDIR)/bin/lint -golangci=$(CURDIR)/.golangci.yml ./...
 
 # Benchmarks are compiled as bin/mcastlab is.
 PROFILE = $(CURDIR)/cmd/mcastlab/default.pgo

@@ -1,5 +1,9 @@
 # Functions of .ci/run and .ci/nightly; sourced, not run.
 
+# Small cases that once failed, if there is a folder of them beside this one (TestRepros).
+repro=${MCASTLAB_REPRO:-$(cd .. && pwd)/shared/repro}
+[ ! -d "$repro" ] || export MCASTLAB_REPRO=$repro
+
 results=$(mktemp -d)
 failed=0
 home="" # of the newcomer, once there is one
