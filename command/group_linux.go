@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/dilated"
 )
 
 func (p *program) groupCommand() *cli.Command {
@@ -153,7 +154,7 @@ func (p *program) groupReady() *cli.Command {
 			if err := hasNode(d, c.Args().First()); err != nil {
 				return err
 			}
-			return errors.Join(d.Ready(c.Args().First()), d.Close())
+			return errors.Join(dilated.Ready(d, c.Args().First()), d.Close())
 		},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/nodeagent"
 	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/dilated"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
@@ -70,13 +71,13 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c), Programs: c.Bool("allow-programs"),
-		Runners: orchestrator.Runners{Lockstep: lockstep.Run, Dilated: orchestrator.RunDilated, Programs: orchestrator.PrepareJob},
+		Runners: orchestrator.Runners{Lockstep: lockstep.Run, Dilated: dilated.Run, Programs: orchestrator.PrepareJob},
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)
 	}
 	report, err = orchestrator.Run(c.Context, l, o, run)
-	var late *orchestrator.LateError
+	var late *dilated.LateError
 	if errors.As(err, &late) {
 		err = fidelityError{err}
 	}

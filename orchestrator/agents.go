@@ -183,9 +183,9 @@ func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 	return d.Options.Engine.Logs(ctx, d.Lab.Name, node)
 }
 
-// saveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
+// SaveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
 // gets no file.
-func (d *Deployed) saveLogs(ctx context.Context, folder *runner.Folder) error {
+func (d *Deployed) SaveLogs(ctx context.Context, folder *runner.Folder) error {
 	return d.Each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		log, err := d.Options.Engine.Logs(ctx, d.Lab.Name, name)

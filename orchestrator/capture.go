@@ -125,12 +125,12 @@ func (t *tap) run(ctx context.Context, max int) error {
 // close writes what is left.
 func (t *tap) close() error { return errors.Join(t.out.Close(), t.frameSource.close()) }
 
-// captures are the taps of a run.
-type captures struct {
+// Captures are the taps of a run.
+type Captures struct {
 	mu     sync.Mutex
-	budget traces.Budget
+	Budget traces.Budget
 	from   vtime.Time
-	taps   []*tap
+	Taps   []*tap
 	bufs   []*bufio.Writer
 	files  []*os.File
 	all    sync.WaitGroup
@@ -138,10 +138,10 @@ type captures struct {
 	stop   context.CancelFunc
 }
 
-// startCaptures opens captures of ports in files of the run's folder. Nothing is written
+// StartCaptures opens captures of ports in files of the run's folder. Nothing is written
 // before begin: what a capture costs is part of what the calibration sees.
-func (d *Deployed) startCaptures(ctx context.Context, folder *runner.Folder, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
-	k := &captures{budget: traces.Budget{Left: bytes}, from: vtime.Never, errs: make([]error, len(ends))}
+func (d *Deployed) StartCaptures(ctx context.Context, folder *runner.Folder, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*Captures, error) {
+	k := &Captures{Budget: traces.Budget{Left: bytes}, from: vtime.Never, errs: make([]error, len(ends))}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	k.stop = stop
 	for i, e := range ends {
@@ -150,30 +150,30 @@ func (d *Deployed) startCaptures(ctx context.Context, folder *runner.Folder, end
 			return k, fmt.Errorf("capture: %w", err)
 		}
 		buf := bufio.NewWriter(f)
-		t, err := d.newTap(ctx, e, buf, lab, &k.budget, &k.mu)
+		t, err := d.newTap(ctx, e, buf, lab, &k.Budget, &k.mu)
 		if err != nil {
 			return k, errors.Join(err, f.Close())
 		}
 		t.from = &k.from
-		k.taps, k.bufs, k.files = append(k.taps, t), append(k.bufs, buf), append(k.files, f)
+		k.Taps, k.bufs, k.files = append(k.Taps, t), append(k.bufs, buf), append(k.files, f)
 		k.all.Go(func() { k.errs[i] = t.run(run, 0) })
 	}
 	return k, nil
 }
 
-// begin records frames from a lab time on.
-func (k *captures) begin(at vtime.Time) {
+// Begin records frames from a lab time on.
+func (k *Captures) Begin(at vtime.Time) {
 	k.mu.Lock()
 	k.from = at
 	k.mu.Unlock()
 }
 
-// close ends all captures. What was captured is complete.
-func (k *captures) close() error {
+// Close ends all captures. What was captured is complete.
+func (k *Captures) Close() error {
 	k.stop()
 	k.all.Wait()
 	errs := k.errs
-	for i, t := range k.taps {
+	for i, t := range k.Taps {
 		errs = append(errs, t.close(), k.bufs[i].Flush(), k.files[i].Close())
 	}
 	return errors.Join(errs...)
@@ -200,12 +200,12 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	if err != nil {
 		return err
 	}
-	p, err := newLabClock(ctx, d, s.Node, *s.Rate)
+	p, err := NewLabClock(ctx, d, s.Node, *s.Rate)
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
-	t, err := d.newTap(ctx, e, w, p.lab, &traces.Budget{Left: 1 << 62}, &mu)
+	t, err := d.newTap(ctx, e, w, p.Lab, &traces.Budget{Left: 1 << 62}, &mu)
 	if err != nil {
 		return err
 	}

@@ -358,8 +358,8 @@ func (p *ControlPlane) setRate(ctx context.Context, at func(controller string) *
 	})
 }
 
-// multicast leases an address for a plain multicast group and waits until switches know it.
-func (p *ControlPlane) multicast(ctx context.Context, run, holder string, hosts []uint32) (lower uint32, err error) {
+// Multicast leases an address for a plain multicast group and waits until switches know it.
+func (p *ControlPlane) Multicast(ctx context.Context, run, holder string, hosts []uint32) (lower uint32, err error) {
 	r, err := p.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: p.lab, Run: run, Holder: holder, Hosts: hosts})
 	if err != nil {
 		return 0, err
@@ -381,8 +381,8 @@ func (p *ControlPlane) multicast(ctx context.Context, run, holder string, hosts 
 	return r.Lower, err
 }
 
-// endMulticast ends a plain multicast group. It does not wait until switches have been told.
-func (p *ControlPlane) endMulticast(ctx context.Context, run string, lower uint32) error {
+// EndMulticast ends a plain multicast group. It does not wait until switches have been told.
+func (p *ControlPlane) EndMulticast(ctx context.Context, run string, lower uint32) error {
 	_, err := p.Do(ctx, controller.Command{Kind: controller.KindFree, Lab: p.lab, Run: run, Lower: lower})
 	return err
 }

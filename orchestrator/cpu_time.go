@@ -14,8 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// cpuTime returns the CPU time that the lab has taken so far, in seconds, by machine.
-func (d *Deployed) cpuTime(ctx context.Context) ([]float64, error) {
+// CPUTime returns the CPU time that the lab has taken so far, in seconds, by machine.
+func (d *Deployed) CPUTime(ctx context.Context) ([]float64, error) {
 	if d.spread == nil {
 		s, err := cpuTimeHere(ctx, d.Options.Engine, d.Lab.Name)
 		return []float64{s}, err
@@ -29,21 +29,21 @@ func (d *Deployed) cpuTime(ctx context.Context) ([]float64, error) {
 	return all, err
 }
 
-// cpuTimeMost returns the CPU time that the lab has taken between two looks. Of several machines the busiest one counts, as if the others
+// CPUTimeMost returns the CPU time that the lab has taken between two looks. Of several machines the busiest one counts, as if the others
 // were as busy for their cores: it is the one that keeps up last.
-func (d *Deployed) cpuTimeMost(from, to []float64) (most float64) {
+func (d *Deployed) CPUTimeMost(from, to []float64) (most float64) {
 	for i := range min(len(from), len(to)) {
 		took := to[i] - from[i]
 		if d.spread != nil {
-			took *= float64(d.cores()) / float64(max(1, d.spread.Machines[i].Cores))
+			took *= float64(d.Cores()) / float64(max(1, d.spread.Machines[i].Cores))
 		}
 		most = max(most, took)
 	}
 	return most
 }
 
-// cores returns how many processor cores the lab has, on all its machines.
-func (d *Deployed) cores() (n int) {
+// Cores returns how many processor cores the lab has, on all its machines.
+func (d *Deployed) Cores() (n int) {
 	if d.spread == nil {
 		return runtime.NumCPU()
 	}

@@ -58,7 +58,7 @@ type Deployed struct {
 	Options Options
 	Store   *Store
 	Nodes   []*Agent      // by node of the graph
-	lost    []atomic.Bool // by node: it has died, and the run goes on without it
+	Lost    []atomic.Bool // by node: it has died, and the run goes on without it
 	Plane   *ControlPlane // of a lab with controllers
 
 	share  *shareapi.Share   // of the process of a machine's share: what is here
@@ -139,7 +139,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}
+	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
 	if d.managed(&state{}) {
 		return d, d.checkManagement()
 	}
@@ -229,8 +229,8 @@ func (d *Deployed) Log(format string, args ...any) {
 	}
 }
 
-// announce tells the operator what has to be known.
-func (d *Deployed) announce(format string, args ...any) {
+// Announce tells the operator what has to be known.
+func (d *Deployed) Announce(format string, args ...any) {
 	if d.Options.Tell != nil {
 		d.Options.Tell(format, args...)
 	}
@@ -444,7 +444,7 @@ func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 func (d *Deployed) Each(f func(node int) error) error {
 	var nodes []int
 	for i := range d.Graph.Nodes {
-		if !d.lost[i].Load() {
+		if !d.Lost[i].Load() {
 			nodes = append(nodes, i)
 		}
 	}

@@ -24,7 +24,7 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
 		name := d.Options.Attach[host]
 		if d.Lab.ExternalHost(host) == nil {
-			return nil, fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, name, host, d.Lab.Name, externalsOf(d.Lab))
+			return nil, fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, name, host, d.Lab.Name, ExternalsOf(d.Lab))
 		}
 		if other := used[name]; other != "" {
 			return nil, fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, name, other)
@@ -38,7 +38,7 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 			return nil, err
 		}
 		if !netdev.Carrier(name) {
-			d.announce("warning: interface %s of external host %s has no carrier: the device at its other end is down, or not plugged in", name, host)
+			d.Announce("warning: interface %s of external host %s has no carrier: the device at its other end is down, or not plugged in", name, host)
 		}
 		all[host] = o
 	}
@@ -50,7 +50,8 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 	return all, nil
 }
 
-func externalsOf(l *lab.Lab) string {
+// ExternalsOf names the external hosts of a lab, for an error.
+func ExternalsOf(l *lab.Lab) string {
 	if x := l.Externals(); len(x) > 0 {
 		return "external: " + strings.Join(x, ", ")
 	}
@@ -105,7 +106,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	case !ok:
 		err = fmt.Errorf("lab %s is not up any more", d.Lab.Name)
 	case p == nil:
-		err = fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+		err = fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, ExternalsOf(d.Lab))
 	default:
 		x = *p
 		if m, known := st.Members[host]; known {
@@ -129,9 +130,9 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	return x, d.Graph.Groups.Net() | next, errors.Join(err, d.Store.close())
 }
 
-// tellExternals applies what group add-member has set for external hosts since the deployment,
+// TellExternals applies what group add-member has set for external hosts since the deployment,
 // and checks that the lab is still valid at a dilation.
-func (d *Deployed) tellExternals(dilation float64) error {
+func (d *Deployed) TellExternals(dilation float64) error {
 	st, _, err := d.Store.get()
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (d *Deployed) tellExternals(dilation float64) error {
 		return err
 	}
 	// Marks that were set for an earlier run do not hold for this one.
-	if err := os.RemoveAll(filepath.Dir(d.Store.readyMark("any"))); err != nil {
+	if err := os.RemoveAll(filepath.Dir(d.Store.ReadyMark("any"))); err != nil {
 		return fmt.Errorf("forget which external hosts were ready: %w", err)
 	}
 	return nil
@@ -177,3 +178,6 @@ func (d *Deployed) checkRegions() error {
 	}
 	return nil
 }
+
+// ReadyMark is the file whose existence says that an external host is ready.
+func (s *Store) ReadyMark(host string) string { return filepath.Join(s.dir, "ready", host) }

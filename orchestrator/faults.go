@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -17,19 +16,6 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 )
-
-// timeline returns the lab file's faults. Their times count from the start of the
-// workloads.
-func (r *dilatedRun) timeline() (all []*nodeapi.Fault, err error) {
-	for i := range r.d.Lab.Faults {
-		f, err := r.d.FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
 
 // FaultOf returns the message of a fault of the lab.
 func (d *Deployed) FaultOf(f *lab.Fault, id string) (*nodeapi.Fault, error) {
@@ -118,7 +104,7 @@ func MergeFaults(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
 // all faults of the fabric, so that any one can be asked.
 func (d *Deployed) AwaitAgents(ctx context.Context) error {
 	i := 0
-	for i+1 < len(d.Nodes) && d.lost[i].Load() {
+	for i+1 < len(d.Nodes) && d.Lost[i].Load() {
 		i++
 	}
 	for said := false; ; said = true {

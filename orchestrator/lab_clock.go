@@ -17,27 +17,27 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// labClock is the clock of a lab that runs: one rate for all nodes, changed between
+// LabClock is the clock of a lab that runs: one rate for all nodes, changed between
 // measurements only.
-type labClock struct {
-	d    *Deployed
-	mono *live.Monotonic
+type LabClock struct {
+	Deployed *Deployed
+	mono     *live.Monotonic
 
 	mu    sync.Mutex
 	clock live.Clock
 	rate  live.Rate
 }
 
-// rateLead is how far ahead a change of rate is announced, and releaseLead a common
+// rateLead is how far ahead a change of rate is announced, and ReleaseLead a common
 // start: time for a message to reach every node. A node that learns of a change late
 // only has the old rate for longer while nothing is on the links.
 const (
 	rateLead    = 20 * time.Millisecond
-	releaseLead = 10 * time.Millisecond
+	ReleaseLead = 10 * time.Millisecond
 )
 
-// newLabClock starts from the clock that a node has.
-func newLabClock(ctx context.Context, d *Deployed, node string, have counters.Rate) (*labClock, error) {
+// NewLabClock starts from the clock that a node has.
+func NewLabClock(ctx context.Context, d *Deployed, node string, have counters.Rate) (*LabClock, error) {
 	if err := d.askClocks(ctx); err != nil {
 		return nil, err
 	}
@@ -45,43 +45,43 @@ func newLabClock(ctx context.Context, d *Deployed, node string, have counters.Ra
 	if err != nil {
 		return nil, err
 	}
-	p := &labClock{d: d, mono: m, rate: live.Rate{Mono: have.Mono - d.ahead(node), Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
+	p := &LabClock{Deployed: d, mono: m, rate: live.Rate{Mono: have.Mono - d.ahead(node), Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
 	p.clock.Set(p.rate)
 	return p, nil
 }
 
-// now returns the lab time.
-func (p *labClock) now() vtime.Time { return p.ahead(0) }
+// Now returns the lab time.
+func (p *LabClock) Now() vtime.Time { return p.Ahead(0) }
 
-// ahead returns the lab time a span of wall time from now.
-func (p *labClock) ahead(d time.Duration) vtime.Time {
+// Ahead returns the lab time a span of wall time from now.
+func (p *LabClock) Ahead(d time.Duration) vtime.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clock.Lab(p.mono.Now() + int64(d))
 }
 
-// wall returns the wall time that a span of lab time takes at the present rate.
-func (p *labClock) wall(d vtime.Duration) time.Duration {
+// Wall returns the wall time that a span of lab time takes at the present rate.
+func (p *LabClock) Wall(d vtime.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Duration(float64(d) / float64(vtime.Nanosecond) * p.clock.Dilation())
 }
 
-// lab returns the lab time of a monotonic instant.
-func (p *labClock) lab(mono int64) vtime.Time {
+// Lab returns the lab time of a monotonic instant.
+func (p *LabClock) Lab(mono int64) vtime.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clock.Lab(mono)
 }
 
-// set changes the dilation on all nodes and returns the lag they recorded since the last
+// SetRate changes the dilation on all nodes and returns the lag they recorded since the last
 // call. It returns when the change has come into force.
-func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) {
-	if err := p.d.askClocks(ctx); err != nil {
+func (p *LabClock) SetRate(ctx context.Context, dilation float64) (live.Lag, error) {
+	if err := p.Deployed.askClocks(ctx); err != nil {
 		return live.NewLag(), err
 	}
 	p.mu.Lock()
-	now, lead := p.mono.Now(), int64(rateLead)+p.d.trip()
+	now, lead := p.mono.Now(), int64(rateLead)+p.Deployed.Trip()
 	r := live.Rate{Mono: now + lead, Lab: p.clock.Lab(now).Add(vtime.Duration(float64(lead) * 1000 / p.clock.Dilation())), Dilation: dilation}
 	if r.Dilation == p.rate.Dilation {
 		r = p.rate // only the lag is wanted
@@ -90,10 +90,10 @@ func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) 
 		p.rate = r
 	}
 	p.mu.Unlock()
-	all := make([]*nodeapi.LagReply, len(p.d.Nodes))
-	err := p.d.Each(func(i int) (err error) {
-		if all[i], err = p.d.Nodes[i].SetRate(ctx, p.d.rateAt(p.d.Nodes[i].Name, r)); err != nil {
-			return fmt.Errorf("set the clock of node %s: %w", p.d.Nodes[i].Name, err)
+	all := make([]*nodeapi.LagReply, len(p.Deployed.Nodes))
+	err := p.Deployed.Each(func(i int) (err error) {
+		if all[i], err = p.Deployed.Nodes[i].SetRate(ctx, p.Deployed.rateAt(p.Deployed.Nodes[i].Name, r)); err != nil {
+			return fmt.Errorf("set the clock of node %s: %w", p.Deployed.Nodes[i].Name, err)
 		}
 		return nil
 	})
@@ -101,8 +101,8 @@ func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) 
 	if err != nil {
 		return total, err
 	}
-	if p.d.Plane != nil {
-		p.d.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.d.rateAt(name, r) })
+	if p.Deployed.Plane != nil {
+		p.Deployed.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.Deployed.rateAt(name, r) })
 	}
 	for _, g := range all {
 		if g == nil {
@@ -118,14 +118,14 @@ func (p *labClock) set(ctx context.Context, dilation float64) (live.Lag, error) 
 	return total, nil
 }
 
-// round2Down rounds down to two digits.
-func round2Down(d float64) float64 {
+// Round2Down rounds down to two digits.
+func Round2Down(d float64) float64 {
 	e := math.Pow(10, math.Floor(math.Log10(d))-1)
 	return math.Floor(d/e) * e
 }
 
-// round2 rounds a dilation up to two digits.
-func round2(d float64) float64 {
+// Round2 rounds a dilation up to two digits.
+func Round2(d float64) float64 {
 	e := math.Pow(10, math.Floor(math.Log10(d))-1)
 	return math.Ceil(d/e) * e
 }

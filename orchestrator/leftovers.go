@@ -159,9 +159,9 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 	if i < 0 || states[i].Rate.Dilation <= restDilation {
 		return nil
 	}
-	p, err := newLabClock(ctx, d, states[i].Node, *states[i].Rate)
+	p, err := NewLabClock(ctx, d, states[i].Node, *states[i].Rate)
 	if err == nil {
-		_, err = p.set(ctx, restDilation)
+		_, err = p.SetRate(ctx, restDilation)
 	}
 	return err
 }

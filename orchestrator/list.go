@@ -28,7 +28,7 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 	byName := map[string]LabInfo{}
 	dirs, err := os.ReadDir(StateDir)
 	if err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("list labs: %w", needRoot(err))
+		return nil, fmt.Errorf("list labs: %w", NeedRoot(err))
 	}
 	for _, d := range dirs {
 		s, err := storeOf(d.Name())

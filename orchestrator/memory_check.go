@@ -19,7 +19,7 @@ func (d *Deployed) warnMemory() {
 		return
 	}
 	if why := memoryShortage(len(d.Graph.Nodes)+len(d.Lab.Replicas()), i.Totalram*uint64(i.Unit)); why != "" {
-		d.announce("lab %s: %s", d.Lab.Name, why)
+		d.Announce("lab %s: %s", d.Lab.Name, why)
 	}
 }
 

@@ -83,7 +83,7 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 		return err
 	}
 	for _, u := range p.Userspace {
-		d.announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, d.between(p.At, u.A, u.B), how(p, u.A, u.B))
+		d.Announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, d.between(p.At, u.A, u.B), how(p, u.A, u.B))
 	}
 	begin := time.Now()
 	d.spread = p
@@ -173,7 +173,7 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 		return nil, err
 	}
 	for _, why := range absent {
-		d.announce("machine %s: it takes no part", why)
+		d.Announce("machine %s: it takes no part", why)
 	}
 	if all, err = selectServers(all, d.Lab.Runtime.Hosts); err != nil {
 		return nil, fmt.Errorf("lab %s: runtime.hosts: %w", d.Lab.Name, err)
@@ -305,7 +305,7 @@ func (d *Deployed) loadSpread() error {
 		err = fmt.Errorf("it is of %d nodes and %d controllers", len(p.At), len(p.Controllers))
 	}
 	if err != nil {
-		return fmt.Errorf("read the placement of lab %s: %w", d.Lab.Name, needRoot(err))
+		return fmt.Errorf("read the placement of lab %s: %w", d.Lab.Name, NeedRoot(err))
 	}
 	d.spread = p
 	return nil

@@ -25,7 +25,7 @@ import (
 // The lower halves of the addresses of programs' groups. Runs lease those below, and lab files may name those above. They are
 // taken in turn, and after the last the first come again: by then the fabric has long forgotten that group.
 const (
-	programGroupFirst = 0xf001
+	ProgramGroupFirst = 0xf001
 	programGroupLast  = bcast.NamedGroupFirst - 1
 )
 
@@ -45,8 +45,8 @@ func (d *Deployed) nextProgramGroup() (id uint32, err error) {
 		return fail(err)
 	}
 	lower := binary.LittleEndian.Uint32(b[:]) + 1
-	if lower < programGroupFirst || lower > programGroupLast {
-		lower = programGroupFirst
+	if lower < ProgramGroupFirst || lower > programGroupLast {
+		lower = ProgramGroupFirst
 	}
 	binary.LittleEndian.PutUint32(b[:], lower)
 	if _, err := f.WriteAt(b[:], 0); err != nil {

@@ -39,7 +39,7 @@ func (d *Deployed) placeOutside(p *engine.Placement) error {
 	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
 		at := d.Options.Attach[host]
 		if d.Lab.ExternalHost(host) == nil {
-			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, d.Lab.Name, externalsOf(d.Lab))
+			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, d.Lab.Name, ExternalsOf(d.Lab))
 		}
 		machine, _, err := attachedAt(p, host, at)
 		if err != nil {
@@ -100,8 +100,8 @@ func (x *worker) port(node string) (*shareapi.Outside, error) {
 	return &shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
 }
 
-// portOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
-func (d *Deployed) portOf(ctx context.Context, host string) (shareapi.Outside, error) {
+// PortOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
+func (d *Deployed) PortOf(ctx context.Context, host string) (shareapi.Outside, error) {
 	if d.spread == nil {
 		name := d.Options.Attach[host]
 		return shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil

@@ -148,9 +148,9 @@ func (d *Deployed) rateAt(node string, r live.Rate) *nodeapi.Rate {
 	return &nodeapi.Rate{Mono: r.Mono + d.ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 
-// clockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
+// ClockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
 // wall time: half of the time that a question takes for the one and for the other, and by how much clocks have drifted.
-func (d *Deployed) clockUncertainty() (ns int64) {
+func (d *Deployed) ClockUncertainty() (ns int64) {
 	d.clocks.mu.Lock()
 	defer d.clocks.mu.Unlock()
 	var each []int64
@@ -164,8 +164,8 @@ func (d *Deployed) clockUncertainty() (ns int64) {
 	return ns
 }
 
-// trip returns how long a message to the farthest machine and back takes, in ns of wall time.
-func (d *Deployed) trip() (ns int64) {
+// Trip returns how long a message to the farthest machine and back takes, in ns of wall time.
+func (d *Deployed) Trip() (ns int64) {
 	d.clocks.mu.Lock()
 	defer d.clocks.mu.Unlock()
 	for _, a := range d.clocks.all {

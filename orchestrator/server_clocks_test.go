@@ -85,10 +85,10 @@ func TestRateAt(t *testing.T) {
 			t.Errorf("%s gets %v, want it from %d", node, got, want)
 		}
 	}
-	if got := d.clockUncertainty(); got != 4+6+3 {
+	if got := d.ClockUncertainty(); got != 4+6+3 {
 		t.Errorf("machines are %d ns apart", got)
 	}
-	if got := d.cpuTimeMost([]float64{1, 1}, []float64{3, 4}); got != 2*4 { // the first took 2 s of one core, the second 1 s of each
+	if got := d.CPUTimeMost([]float64{1, 1}, []float64{3, 4}); got != 2*4 { // the first took 2 s of one core, the second 1 s of each
 		t.Errorf("the busiest machine stands for %v s", got)
 	}
 }

@@ -21,7 +21,7 @@ func TestBlame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{Graph: g, lost: make([]atomic.Bool, len(g.Nodes))}
+	d := &Deployed{Graph: g, Lost: make([]atomic.Bool, len(g.Nodes))}
 	fail := func(i int) error {
 		switch i {
 		case 1:

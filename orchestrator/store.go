@@ -83,7 +83,7 @@ func storeOf(name string) (*Store, error) {
 // log, if not nil, is told of the wait.
 func (s *Store) open(log func(format string, args ...any)) error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
-		return fmt.Errorf("open state of lab %s: %w", s.lab, needRoot(err))
+		return fmt.Errorf("open state of lab %s: %w", s.lab, NeedRoot(err))
 	}
 	for {
 		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -91,7 +91,7 @@ func (s *Store) open(log func(format string, args ...any)) error {
 			if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.dir, 0o711) == nil {
 				continue // a destroy removed the folder
 			}
-			return fmt.Errorf("lock lab %s: %w", s.lab, needRoot(err))
+			return fmt.Errorf("lock lab %s: %w", s.lab, NeedRoot(err))
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -121,7 +121,8 @@ func (s *Store) open(log func(format string, args ...any)) error {
 	}
 }
 
-func needRoot(err error) error {
+// NeedRoot adds to an error of permission that the command needs root.
+func NeedRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return fmt.Errorf("%w: run as root", err)
 	}
@@ -180,7 +181,7 @@ func (s *Store) get() (st state, ok bool, err error) {
 		err = checksum.ReadObject(b, &st)
 	}
 	if err != nil {
-		return st, false, fmt.Errorf("read state of lab %s: %w", s.lab, needRoot(err))
+		return st, false, fmt.Errorf("read state of lab %s: %w", s.lab, NeedRoot(err))
 	}
 	return st, true, nil
 }
@@ -192,7 +193,7 @@ func (s *Store) deployed(st *state) (*lab.Lab, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("lab %s was deployed by version %s, which has left no %s: destroy it, and deploy it again", s.lab, st.Version, labFile)
 	case err != nil:
-		return nil, fmt.Errorf("read deployed lab %s: %w", s.lab, needRoot(err))
+		return nil, fmt.Errorf("read deployed lab %s: %w", s.lab, NeedRoot(err))
 	}
 	var l *lab.Lab
 	if b, err = checksum.CutComment(b); err == nil {

@@ -31,16 +31,16 @@ import (
 // commands come and go.
 func TestLeases(t *testing.T) {
 	s := &Store{lab: "x", dir: t.TempDir()}
-	if _, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
+	if _, err := (&Leases{Store: s}).Next(t.Context(), 0); err == nil {
 		t.Error("a lab that is not up has a McstID")
 	}
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp}); err != nil {
 		t.Fatal(err)
 	}
 	for want := uint32(1); want < 7; {
-		l := &leases{store: s} // another command
+		l := &Leases{Store: s} // another command
 		for range 2 {
-			got, err := l.next(t.Context(), 0)
+			got, err := l.Next(t.Context(), 0)
 			if err != nil || got != want {
 				t.Fatalf("McstID %d, %v; want %d", got, err, want)
 			}
@@ -50,7 +50,7 @@ func TestLeases(t *testing.T) {
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: LeasesMax}); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
+	if id, err := (&Leases{Store: s}).Next(t.Context(), 0); err == nil {
 		t.Errorf("when all are used there is %d", id)
 	}
 }

@@ -24,12 +24,12 @@ var attackDevices = []pitfall{
 			test:  "command TestExternalEnd/tail-lost", root: true,
 		}, {
 			wrong: "The group goes with the last acknowledgement, which a root may have to ask for again",
-			edits: edit("orchestrator/device_confirmation.go", "|| !x.view.source || still >= wall(vtime.Duration(x.view.x.LingerTime()))", "|| !x.view.source || true"),
-			test:  "orchestrator TestFinished",
+			edits: edit("orchestrator/dilated/device_confirmation.go", "|| !x.view.source || still >= wall(vtime.Duration(x.view.x.LingerTime()))", "|| !x.view.source || true"),
+			test:  "orchestrator/dilated TestFinished",
 		}, {
 			wrong: "A root that has its acknowledgement and asks for it again has it",
-			edits: edit("orchestrator/device_confirmation.go", "&& (s.OwedPSN == nil || wire.PSN(*s.OwedPSN).After(psn))", ""),
-			test:  "orchestrator TestHas",
+			edits: edit("orchestrator/dilated/device_confirmation.go", "&& (s.OwedPSN == nil || wire.PSN(*s.OwedPSN).After(psn))", ""),
+			test:  "orchestrator/dilated TestHas",
 		}, {
 			wrong: "Any acknowledgement to a device covers all that it has sent",
 			edits: edit("internal/external/seen.go", "s.Owed = s.Owed && s.OwedPSN.After(psn)", "s.Owed = false"),

@@ -39,13 +39,13 @@ var attackEnds = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "A rank to which an answer is under way counts as one that waits without end",
-				edits: edit("orchestrator/deadlock.go", "r.busy > 0 || s == nil || s.Replies != r.replies[i]", "r.busy > 0 || s == nil"),
-				test:  "orchestrator TestDeadlocked",
+				edits: edit("orchestrator/dilated/deadlock.go", "r.busy > 0 || s == nil || s.Replies != r.replies[i]", "r.busy > 0 || s == nil"),
+				test:  "orchestrator/dilated TestDeadlocked",
 			},
 			{
 				wrong: "Pause frames, which a storm sends for ever, count as something that moves",
-				edits: edit("orchestrator/deadlock.go", "counters.Sent(states) - counters.Total(states, \"pauses_sent\")", "counters.Sent(states)"),
-				test:  "orchestrator TestDeadlocked",
+				edits: edit("orchestrator/dilated/deadlock.go", "counters.Sent(states) - counters.Total(states, \"pauses_sent\")", "counters.Sent(states)"),
+				test:  "orchestrator/dilated TestDeadlocked",
 			},
 			{
 				wrong: "A task that waits beside the fabric is not woken by what came before it parked",

@@ -18,11 +18,11 @@ var attackExternal = []pitfall{
 		seen: "mcastlab, with Linux Soft-RoCE",
 		bugs: []bug{{
 			wrong: "All that is told apart is whether it says something",
-			edits: edit("orchestrator/device_diagnosis.go", "{v.absent, v.misled, v.refused, v.silent}", "{v.silent}"),
-			test:  "orchestrator TestCauses",
+			edits: edit("orchestrator/dilated/device_diagnosis.go", "{v.absent, v.misled, v.refused, v.silent}", "{v.silent}"),
+			test:  "orchestrator/dilated TestCauses",
 		}, {
 			wrong: "A device that comes no further is waited for without end",
-			edits: edit("orchestrator/external_devices.go", "\tcase now.Sub(x.since) > wait && x.view.step.Host != \"\":", "\tcase false:"),
+			edits: edit("orchestrator/dilated/external_devices.go", "\tcase now.Sub(x.since) > wait && x.view.step.Host != \"\":", "\tcase false:"),
 			test:  "command TestExternalWrong/no-send", root: true,
 		}, {
 			wrong: "No carrier is found out by waiting",
@@ -57,12 +57,12 @@ var attackExternal = []pitfall{
 		seen: "mcastlab: fidelity ok with 2 expiries, 2,226 repeats and 2,289 overruns",
 		bugs: []bug{{
 			wrong: "Timers count where times are claimed",
-			edits: edit("orchestrator/fidelity.go", "n > 0 && lossFree {\n\t\tblame(\"%d retransmission", "n > 0 && lossFree && len(rows[0].External) == 0 {\n\t\tblame(\"%d retransmission"),
-			test:  "orchestrator TestJudgeDevices",
+			edits: edit("orchestrator/dilated/fidelity.go", "n > 0 && lossFree {\n\t\tblame(\"%d retransmission", "n > 0 && lossFree && len(rows[0].External) == 0 {\n\t\tblame(\"%d retransmission"),
+			test:  "orchestrator/dilated TestJudgeDevices",
 		}, {
 			wrong: "Repeats and overruns do not count",
-			edits: edit("orchestrator/fidelity.go", "\t\tf.judgeDevices(now, before, lossFree, blame)\n", ""),
-			test:  "orchestrator TestJudgeDevices",
+			edits: edit("orchestrator/dilated/fidelity.go", "\t\tf.judgeDevices(now, before, lossFree, blame)\n", ""),
+			test:  "orchestrator/dilated TestJudgeDevices",
 		}},
 	},
 	{
@@ -70,8 +70,8 @@ var attackExternal = []pitfall{
 		seen: "argued, for groups that a lab file names",
 		bugs: []bug{{
 			wrong: "A group that was deleted a moment ago is registered at once",
-			edits: edit("orchestrator/external_devices.go", "\t\tfor _, r := range states[i].Resting {\n", "\t\tfor _, r := range states[i].Resting[:0] {\n"),
-			test:  "orchestrator TestHolds",
+			edits: edit("orchestrator/dilated/external_devices.go", "\t\tfor _, r := range states[i].Resting {\n", "\t\tfor _, r := range states[i].Resting[:0] {\n"),
+			test:  "orchestrator/dilated TestHolds",
 		}, {
 			wrong: "A group that is in use can be registered again",
 			edits: edit("core/mrp/registrar.go", "r != nil && (r.phase == Deleted || r.phase == Failed)", "r != nil"),

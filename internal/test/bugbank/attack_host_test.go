@@ -101,13 +101,13 @@ var attackHost = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "What is shown has no lock",
-				edits: edit("orchestrator/dilated_run.go", "func (s *progressState) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *progressState) get() runner.ProgressState {\n"),
-				test:  "orchestrator TestProgressWhileStepping", race: true,
+				edits: edit("orchestrator/dilated/run.go", "func (s *progressState) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *progressState) get() runner.ProgressState {\n"),
+				test:  "orchestrator/dilated TestProgressWhileStepping", race: true,
 			},
 			{
 				wrong: "Each rank that reports takes its step at once",
-				edits: edit("orchestrator/out_of_band.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
-				test:  "orchestrator TestStepsOneByOne",
+				edits: edit("orchestrator/dilated/out_of_band.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
+				test:  "orchestrator/dilated TestStepsOneByOne",
 			},
 		},
 	},
@@ -125,8 +125,8 @@ var attackHost = []pitfall{
 		seen: "mcastlab",
 		bugs: []bug{{
 			wrong: "What nodes had no room for is counted and not looked at",
-			edits: edit("orchestrator/event_merger.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
-			test:  "orchestrator TestMissingEvents",
+			edits: edit("orchestrator/dilated/event_merger.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
+			test:  "orchestrator/dilated TestMissingEvents",
 		}},
 	},
 	{
@@ -135,13 +135,13 @@ var attackHost = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "Events are written up to the clock of the latest batches",
-				edits: edit("orchestrator/event_merger.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
-				test:  "orchestrator TestMerge",
+				edits: edit("orchestrator/dilated/event_merger.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
+				test:  "orchestrator/dilated TestMerge",
 			},
 			{
 				wrong: "A node's batches are put one after the other",
-				edits: edit("orchestrator/event_merger.go", "\t\tslices.SortStableFunc(n.held, func(a, b *nodeapi.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
-				test:  "orchestrator TestMerge",
+				edits: edit("orchestrator/dilated/event_merger.go", "\t\tslices.SortStableFunc(n.held, func(a, b *nodeapi.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
+				test:  "orchestrator/dilated TestMerge",
 			},
 		},
 	},

@@ -181,11 +181,11 @@ var lifecycle = []pitfall{
 		seen: "containernetworking/plugins#252 and #1196, kubernetes#108121, cni#204",
 		bugs: []bug{{
 			wrong: "Which McstIDs have been used is known to the command that used them",
-			edits: edit("orchestrator/out_of_band.go", "return st.Leased, l.store.put(st)", "return st.Leased, nil"),
+			edits: edit("orchestrator/leases.go", "return st.Leased, l.Store.put(st)", "return st.Leased, nil"),
 			test:  "orchestrator TestLeases",
 		}, {
 			wrong: "When all McstIDs are used the first come again",
-			edits: edit("orchestrator/out_of_band.go", "case st.Leased >= LeasesMax:", "case st.Leased >= 2*leasesMax:"),
+			edits: edit("orchestrator/leases.go", "case st.Leased >= LeasesMax:", "case st.Leased >= 2*LeasesMax:"),
 			test:  "orchestrator TestLeases",
 		}},
 	},

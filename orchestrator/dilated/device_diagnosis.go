@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
@@ -124,22 +125,22 @@ func (v *deviceView) String() string {
 
 // slowestPath returns the path that holds a group back, and how far it has acknowledged; empty:
 // there is no such group. A path to a host takes precedence.
-func slowestPath(trees []GroupTree, address, host string) string {
+func slowestPath(trees []orchestrator.GroupTree, address, host string) string {
 	if a, err := netip.ParseAddr(address); err == nil {
 		if ip, ok := wire.IPOf(a); ok {
 			address = wire.AddrOf(ip).String()
 		}
 	}
-	i := slices.IndexFunc(trees, func(t GroupTree) bool { return t.McstID == address })
+	i := slices.IndexFunc(trees, func(t orchestrator.GroupTree) bool { return t.McstID == address })
 	if i < 0 || len(trees[i].Roots) == 0 {
 		return ""
 	}
 	for n := &trees[i].Roots[0]; ; {
-		k := slices.IndexFunc(n.Paths, func(p TreePath) bool { return p.To == n.Slowest && !p.Source })
+		k := slices.IndexFunc(n.Paths, func(p orchestrator.TreePath) bool { return p.To == n.Slowest && !p.Source })
 		if k < 0 {
 			return ""
 		}
-		if same := slices.IndexFunc(n.Paths, func(p TreePath) bool { return p.To == host && p.AckPSN == n.Paths[k].AckPSN && !p.Source }); same >= 0 {
+		if same := slices.IndexFunc(n.Paths, func(p orchestrator.TreePath) bool { return p.To == host && p.AckPSN == n.Paths[k].AckPSN && !p.Source }); same >= 0 {
 			k = same
 		}
 		p := &n.Paths[k]

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/labspec"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // multicastTables are the plain multicast groups that a job has in the switches.
 type multicastTables struct {
-	d        *Deployed
+	d        *orchestrator.Deployed
 	run      string
 	mu       sync.Mutex
 	switches map[uint32][]int // by group: nodes that have an entry
@@ -54,7 +55,7 @@ func (t *multicastTables) begin(ctx context.Context, group uint32, ips []uint32)
 // end takes a group out of the switches.
 func (t *multicastTables) end(ctx context.Context, group uint32) error {
 	if p := t.d.Plane; p != nil {
-		return p.endMulticast(ctx, t.run, group&^wire.MulticastNet)
+		return p.EndMulticast(ctx, t.run, group&^wire.MulticastNet)
 	}
 	t.mu.Lock()
 	all := t.switches[group]

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -18,13 +18,14 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // devices monitors the external hosts of a job. It tells their operators what to do, holds ranks
 // back until the devices are ready, and ends the job when one makes no progress.
 type devices struct {
-	d    *Deployed
+	d    *orchestrator.Deployed
 	all  []*device
 	put  func(key string, value []byte) error
 	fail func() // ends the job
@@ -60,7 +61,7 @@ const (
 
 // lookAfter returns the monitor of a workload's external hosts and resets their adapters. It
 // returns nil if there are none.
-func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rankhost.Step)) (*devices, error) {
+func lookAfter(ctx context.Context, d *orchestrator.Deployed, w runner.Workload, note func(rankhost.Step)) (*devices, error) {
 	v := &devices{d: d, note: note, kick: make(chan struct{}, 1)}
 	for i, p := range w.Peers {
 		if p == nil {
@@ -99,7 +100,7 @@ func (v *devices) look(ctx context.Context, x *device) error {
 	if err != nil {
 		return err
 	}
-	port, err := v.d.portOf(ctx, x.view.name)
+	port, err := v.d.PortOf(ctx, x.view.name)
 	x.view.seen, x.view.carrier = *s.Device, port.Carrier
 	return err
 }
@@ -163,7 +164,7 @@ func (v *devices) check(ctx context.Context, x *device, now time.Time) {
 		}
 		if !x.asked && now.Sub(x.since) > deviceHint {
 			x.asked = true
-			v.d.announce("%s: nothing is sent to it until it looks for %s, or mcastlab group ready %s says that it is ready",
+			v.d.Announce("%s: nothing is sent to it until it looks for %s, or mcastlab group ready %s says that it is ready",
 				x.view.name, x.view.step.Address, x.view.name)
 		}
 		if now.Sub(x.since) > wait {
@@ -179,7 +180,7 @@ func (v *devices) check(ctx context.Context, x *device, now time.Time) {
 
 // ready reports whether a device can be sent to.
 func (v *devices) ready(x *device) bool {
-	if _, err := os.Stat(v.d.Store.readyMark(x.view.name)); err == nil || x.view.x.Ready == lab.ReadyNow {
+	if _, err := os.Stat(v.d.Store.ReadyMark(x.view.name)); err == nil || x.view.x.Ready == lab.ReadyNow {
 		return true
 	}
 	to, s := x.view.step.Address, &x.view.seen
@@ -216,7 +217,7 @@ func (v *devices) tell(value []byte) error {
 			}
 		}
 	}
-	v.d.announce("%s", s.Text)
+	v.d.Announce("%s", s.Text)
 	v.note(s)
 	return nil
 }
@@ -256,7 +257,7 @@ func (v *devices) failed(ctx context.Context, err error) error {
 
 // explain adds to an error what is wrong with the devices. The lock is held.
 func (v *devices) explain(ctx context.Context, err error) error {
-	var trees []GroupTree
+	var trees []orchestrator.GroupTree
 	var out []string
 	for _, x := range v.all {
 		if x.view.cause() == "" && len(v.all) > 1 {
@@ -284,22 +285,19 @@ func (v *devices) cause() error {
 	return v.err
 }
 
-// readyMark is the file whose existence says that an external host is ready.
-func (s *Store) readyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
-
 // Ready marks an external host as ready to receive. It holds for the run that is under way; the
 // next one waits again.
-func (d *Deployed) Ready(host string) error {
+func Ready(d *orchestrator.Deployed, host string) error {
 	if d.Lab.ExternalHost(host) == nil {
-		return fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+		return fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, orchestrator.ExternalsOf(d.Lab))
 	}
-	mark := d.Store.readyMark(host)
+	mark := d.Store.ReadyMark(host)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)
 	if err == nil {
 		err = os.WriteFile(mark, nil, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("say that %s is ready: %w", host, needRoot(err))
+		return fmt.Errorf("say that %s is ready: %w", host, orchestrator.NeedRoot(err))
 	}
 	return nil
 }
@@ -308,7 +306,7 @@ func (d *Deployed) Ready(host string) error {
 const restWait = 20 * time.Second
 
 // rested waits until no switch holds the group, or frames of it, from an earlier run.
-func (d *Deployed) rested(ctx context.Context, group uint32) error {
+func rested(ctx context.Context, d *orchestrator.Deployed, group uint32) error {
 	id := wire.AddrOf(group).String()
 	for begin := time.Now(); ; {
 		states, err := d.States(ctx)

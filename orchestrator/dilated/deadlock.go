@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
@@ -122,7 +123,7 @@ func (b *board) dead() error {
 
 // watchDeadlock ends the job when its ranks are deadlocked, until the function that it returns is
 // called. With an external host, which may send at any time, no job counts as deadlocked.
-func (b *board) watchDeadlock(ctx context.Context, d *Deployed, external bool, end func()) (stop func()) {
+func (b *board) watchDeadlock(ctx context.Context, d *orchestrator.Deployed, external bool, end func()) (stop func()) {
 	if external {
 		return func() {}
 	}
@@ -135,7 +136,7 @@ func (b *board) watchDeadlock(ctx context.Context, d *Deployed, external bool, e
 	}
 }
 
-func (b *board) lookOn(ctx context.Context, d *Deployed, end func()) {
+func (b *board) lookOn(ctx context.Context, d *orchestrator.Deployed, end func()) {
 	tick := time.NewTicker(deadlockEvery)
 	defer tick.Stop()
 	var before []uint64

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -32,7 +33,7 @@ const (
 // fidelity computes how slow the clock must be for each row, and judges afterwards whether it was
 // slow enough.
 type fidelity struct {
-	d     *Deployed
+	d     *orchestrator.Deployed
 	reh   *runner.Rehearsal
 	links []int     // by row: links that its last byte depends on, one after the other (see linksOf)
 	rate  []float64 // by row: packet-hops per second of lab time
@@ -49,7 +50,7 @@ type fidelity struct {
 	slow float64
 }
 
-func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
+func newFidelity(d *orchestrator.Deployed, reh *runner.Rehearsal) *fidelity {
 	n := len(reh.Rows)
 	f := &fidelity{
 		d: d, reh: reh, open: noRow, slow: 1, lagNs: map[string]float64{},
@@ -61,7 +62,7 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 	}
 	for i, row := range reh.Rows {
 		f.lag[i] = live.NewLag()
-		f.links = append(f.links, d.criticalLinks(row))
+		f.links = append(f.links, criticalLinks(d, row))
 		took := float64(row.Iterations) * row.Source.Avg
 		if t, ok := row.Details.(apps.Timed); ok {
 			took = t.TookUS()
@@ -74,7 +75,7 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 }
 
 // criticalLinks returns the links that a row's time depends on.
-func (d *Deployed) criticalLinks(row apps.Row) int {
+func criticalLinks(d *orchestrator.Deployed, row apps.Row) int {
 	for i := range d.Lab.Workloads {
 		if w := &d.Lab.Workloads[i]; w.Label() == row.Workload {
 			return w.Chosen().Kind.Links(d.Graph, d.Lab.NICs.MTU, &row)
@@ -86,7 +87,7 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 // roundTripLinks returns the links whose lag a row waits for because its senders may have only
 // as much under way as one round trip takes, or less (BDP flow control is that): the lag of
 // each link, there and back, makes every round trip longer. 0: they may have twice that.
-func (d *Deployed) roundTripLinks(row apps.Row) int {
+func roundTripLinks(d *orchestrator.Deployed, row apps.Row) int {
 	s := labspec.Fabric(d.Lab, d.Graph)
 	most := s.UnderWay(d.Lab.NICs.MTU)
 	if most == 0 || most >= 2*s.BDP() || row.SizeBytes <= most {
@@ -149,8 +150,8 @@ func (f *fidelity) dilation(row int) float64 {
 	if jctNs > 0 {
 		lag = float64(f.linksOf(row, f.reh.Rows[row])) * f.expected(f.reh.Rows[row]) * lagMargin / (lagShare * jctNs)
 	}
-	load := f.rate[row] * f.hopS / (float64(f.d.cores()) * cpuShare)
-	f.dil[row] = round2(max(1, lag, load) * f.slow)
+	load := f.rate[row] * f.hopS / (float64(f.d.Cores()) * cpuShare)
+	f.dil[row] = orchestrator.Round2(max(1, lag, load) * f.slow)
 	return f.dil[row]
 }
 
@@ -158,7 +159,7 @@ func (f *fidelity) dilation(row int) float64 {
 // hopS seconds of CPU time.
 func (f *fidelity) need(hopS float64) (share float64) {
 	for _, rate := range f.rate {
-		share = max(share, rate*hopS/float64(f.d.cores()))
+		share = max(share, rate*hopS/float64(f.d.Cores()))
 	}
 	return share
 }
@@ -166,7 +167,7 @@ func (f *fidelity) need(hopS float64) (share float64) {
 // took notes the lag that the open row had.
 func (f *fidelity) took(lag live.Lag) {
 	f.lag[f.open].Add(lag)
-	f.far[f.open] = max(f.far[f.open], float64(f.d.clockUncertainty()))
+	f.far[f.open] = max(f.far[f.open], float64(f.d.ClockUncertainty()))
 }
 
 // lagUS returns how late a link of a row was, in microseconds of lab time. Any link counts as one between machines.
@@ -177,7 +178,7 @@ func (f *fidelity) lagUS(row int) float64 {
 // forget clears the account of a row that is measured again, more slowly.
 func (f *fidelity) forget(row int) {
 	f.lag[row], f.far[row] = live.NewLag(), 0
-	f.dil[row] = round2(f.dil[row] * repeatSlower)
+	f.dil[row] = orchestrator.Round2(f.dil[row] * repeatSlower)
 	f.past[row]++
 }
 
@@ -190,7 +191,7 @@ func (f *fidelity) share(i int, row apps.Row) (share, lag float64) {
 
 // linksOf returns the links that a row depends on, given the time that it took. Where frames
 // are lost that differs from the rehearsal's, and so do its round trips.
-func (f *fidelity) linksOf(i int, row apps.Row) int { return max(f.links[i], f.d.roundTripLinks(row)) }
+func (f *fidelity) linksOf(i int, row apps.Row) int { return max(f.links[i], roundTripLinks(f.d, row)) }
 
 // judge returns whether the clock was slow enough for every row. lossFree tells that no fault was
 // applied. Rows whose frames were too late are marked.

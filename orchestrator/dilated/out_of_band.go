@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"cmp"
@@ -16,21 +16,21 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // board is the orchestrator's side of the out-of-band channel between the ranks of a job.
 type board struct {
-	clock  *labClock
+	clock  *orchestrator.LabClock
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
 	note   func(rankhost.Step)              // records what operators of external hosts were told
 	warn   func(format string, args ...any) // to the user
-	leases *leases
+	leases *orchestrator.Leases
 	tables *multicastTables
 
 	devices *devices // external hosts; nil: there are none
@@ -52,43 +52,9 @@ type call struct {
 	id   uint64
 }
 
-// leases hands out the lower halves of group addresses. Without controllers each is used once
-// while the lab is up; controllers keep one unused for a time after a run before they lease it
-// again.
-type leases struct {
-	mu    sync.Mutex
-	store *Store
-	plane *ControlPlane
-	run   string
-}
-
-// LeasesMax is the number of lower halves that are leased; the others are those of programs, and those that the lab file can name.
-const LeasesMax = programGroupFirst - 1
-
-// next leases one to a rank.
-func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
-	if l.plane != nil {
-		r, err := l.plane.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: l.plane.lab, Run: l.run, Holder: fmt.Sprint("rank ", rank)})
-		return r.Lower, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	st, ok, err := l.store.get()
-	switch {
-	case err != nil:
-		return 0, err
-	case !ok:
-		return 0, fmt.Errorf("lab %s is not up any more", l.store.lab)
-	case st.Leased >= LeasesMax:
-		return 0, fmt.Errorf("all %d McstIDs of the lab have been used: destroy and deploy it", LeasesMax)
-	}
-	st.Leased++
-	return st.Leased, l.store.put(st)
-}
-
 // runJob runs a workload's ranks to their end.
-func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
-	b.tables = &multicastTables{d: d, run: b.leases.run, switches: map[uint32][]int{}}
+func runJob(ctx context.Context, d *orchestrator.Deployed, w runner.Workload, b *board) error {
+	b.tables = &multicastTables{d: d, run: b.leases.Run, switches: map[uint32][]int{}}
 	defer b.tables.clear(ctx)
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -97,7 +63,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	if err := b.prepare(ctx, d, w); err != nil {
 		return err
 	}
-	start := d.StartOf(w, b.clock.now())
+	start := d.StartOf(w, b.clock.Now())
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
 	for i, h := range w.Hosts {
 		if external(i) {
@@ -125,7 +91,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			if b.channel.Spare(i) && ctx.Err() == nil && (silent[i] || crashed) {
 				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others made no progress within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
 				if silent[i] {
-					d.lost[h].Store(true)
+					d.Lost[h].Store(true)
 				}
 				b.hurry(cancel)
 				context.AfterFunc(ctx, b.relax)
@@ -156,7 +122,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 }
 
 // prepare makes the board that of one workload.
-func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (err error) {
+func (b *board) prepare(ctx context.Context, d *orchestrator.Deployed, w runner.Workload) (err error) {
 	if err := d.AwaitAgents(ctx); err != nil {
 		return err
 	}
@@ -171,7 +137,7 @@ func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (er
 	b.ranks, b.sending = make([]nodeapi.Node_JobClient, n), make([]sync.Mutex, n)
 	b.rest = newRankActivity(n)
 	b.group = w.Group
-	b.devices, err = d.lookAfter(ctx, w, b.note)
+	b.devices, err = lookAfter(ctx, d, w, b.note)
 	return err
 }
 
@@ -317,19 +283,19 @@ func (b *board) answer(ctx context.Context, c call, m *nodeapi.FromRank) error {
 		return b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Ok{Ok: true}})
 	case *nodeapi.FromRank_Lease:
 		if b.group != 0 {
-			return b.lease(c, b.group, b.tables.d.rested(ctx, b.group))
+			return b.lease(c, b.group, rested(ctx, b.tables.d, b.group))
 		}
-		lower, err := b.leases.next(ctx, c.rank)
+		lower, err := b.leases.Next(ctx, c.rank)
 		return b.lease(c, b.tables.d.Graph.Groups.Net()|lower, err)
 	case *nodeapi.FromRank_Multicast:
 		if end := q.Multicast.End; end != 0 {
 			return b.lease(c, end, b.tables.end(ctx, end))
 		}
-		if p := b.leases.plane; p != nil {
-			lower, err := p.multicast(ctx, b.leases.run, fmt.Sprint("rank ", c.rank), q.Multicast.Hosts)
+		if p := b.leases.Plane; p != nil {
+			lower, err := p.Multicast(ctx, b.leases.Run, fmt.Sprint("rank ", c.rank), q.Multicast.Hosts)
 			return b.lease(c, wire.MulticastNet|lower, err)
 		}
-		lower, err := b.leases.next(ctx, c.rank)
+		lower, err := b.leases.Next(ctx, c.rank)
 		if err == nil {
 			err = b.tables.begin(ctx, wire.MulticastNet|lower, q.Multicast.Hosts)
 		}
@@ -406,7 +372,7 @@ func (b *board) release(all []call) error {
 	if all == nil {
 		return nil
 	}
-	at := b.clock.ahead(releaseLead + time.Duration(b.clock.d.trip()))
+	at := b.clock.Ahead(orchestrator.ReleaseLead + time.Duration(b.clock.Deployed.Trip()))
 	var errs []error
 	for _, w := range all {
 		errs = append(errs, b.reply(w, &nodeapi.ToRank{What: &nodeapi.ToRank_Release{Release: int64(at)}}))

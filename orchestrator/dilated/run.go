@@ -1,6 +1,8 @@
 //go:build linux
 
-package orchestrator
+// Package dilated runs the workloads of a lab that is up by the wall clock, slowed down by a dilation: it calibrates the
+// clock, serves the channel between ranks, and judges whether this server kept up.
+package dilated
 
 import (
 	"context"
@@ -16,24 +18,25 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // dilatedRun is a run on a lab that is up.
 type dilatedRun struct {
 	*runner.Record
-	d        *Deployed
-	o        RunOptions
+	d        *orchestrator.Deployed
+	o        orchestrator.RunOptions
 	reh      *runner.Rehearsal
-	clock    *labClock
+	clock    *orchestrator.LabClock
 	streams  *eventStreams
 	fid      *fidelity
-	ids      *leases
+	ids      *orchestrator.Leases
 	board    *board
 	next     int // step
 	progress progressState
 	base     []counters.Node
-	caps     *captures
+	caps     *orchestrator.Captures
 	ends     []topo.End
 
 	perRow []*nodeapi.Fault // faults that come again in each row
@@ -71,8 +74,8 @@ func (s *progressState) get() runner.ProgressState {
 // acknowledgements and the last batch of events to arrive.
 const settleWait = 300 * time.Millisecond
 
-// RunDilated runs a lab's workloads by the wall clock. It is a Runner.
-func RunDilated(ctx context.Context, d *Deployed, o RunOptions) (*runner.Report, error) {
+// Run runs a lab's workloads by the wall clock. It is a Runner.
+func Run(ctx context.Context, d *orchestrator.Deployed, o orchestrator.RunOptions) (*runner.Report, error) {
 	l := d.Lab
 	if l.Runtime.Clock == lab.ClockLockstep {
 		other := *l
@@ -93,9 +96,9 @@ func RunDilated(ctx context.Context, d *Deployed, o RunOptions) (*runner.Report,
 	if err != nil {
 		return nil, err
 	}
-	r := &dilatedRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.Store, plane: d.Plane}}
+	r := &dilatedRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &orchestrator.Leases{Store: d.Store, Plane: d.Plane}}
 	r.Report.Fidelity = notJudged()
-	if r.ids.run, err = d.BeginRun(ctx, r.Report.RunDir, false); err == nil {
+	if r.ids.Run, err = d.BeginRun(ctx, r.Report.RunDir, false); err == nil {
 		err = r.start(ctx)
 	}
 	if err == nil {
@@ -104,7 +107,7 @@ func RunDilated(ctx context.Context, d *Deployed, o RunOptions) (*runner.Report,
 		}
 	}
 	err = errors.Join(err, r.end(ctx, err))
-	d.EndRun(ctx, r.ids.run, err)
+	d.EndRun(ctx, r.ids.Run, err)
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
@@ -121,7 +124,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 		if fixed == 0 {
 			fixed = 1 // external devices live in wall time
 		}
-		if err := r.d.tellExternals(fixed); err != nil {
+		if err := r.d.TellExternals(fixed); err != nil {
 			return err
 		}
 	}
@@ -129,24 +132,24 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.clock, err = newLabClock(ctx, r.d, states[0].Node, *states[0].Rate); err != nil {
+	if r.clock, err = orchestrator.NewLabClock(ctx, r.d, states[0].Node, *states[0].Rate); err != nil {
 		return err
 	}
-	if far := r.d.clockUncertainty(); far > 0 {
+	if far := r.d.ClockUncertainty(); far > 0 {
 		r.d.Log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
-		r.Events.Note(r.clock.now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
+		r.Events.Note(r.clock.Now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}
 	first := fixed
 	if first == 0 {
 		first = calibrationDilation
 	}
-	if _, err := r.clock.set(ctx, first); err != nil {
+	if _, err := r.clock.SetRate(ctx, first); err != nil {
 		return err
 	}
-	if r.streams, err = r.d.startStreams(ctx, r.Events, r.Trace); err != nil {
+	if r.streams, err = startStreams(ctx, r.d, r.Events, r.Trace); err != nil {
 		return err
 	}
-	if r.caps, err = r.d.startCaptures(ctx, r.Folder, r.ends, r.o.CaptureBytes, r.clock.lab); err != nil {
+	if r.caps, err = r.d.StartCaptures(ctx, r.Folder, r.ends, r.o.CaptureBytes, r.clock.Lab); err != nil {
 		return err
 	}
 	if r.Trace != nil {
@@ -169,7 +172,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 	if r.base, err = r.d.States(ctx); err != nil {
 		return err
 	}
-	r.caps.begin(r.clock.now())
+	r.caps.Begin(r.clock.Now())
 	return r.addFaults(ctx)
 }
 
@@ -181,13 +184,13 @@ func (r *dilatedRun) job(ctx context.Context, w runner.Workload, emit func(int, 
 	if r.board.warn == nil {
 		r.board.warn = func(string, ...any) {}
 	}
-	return r.d.runJob(ctx, w, r.board)
+	return runJob(ctx, r.d, w, r.board)
 }
 
 // told records what the operator of an external host was told to do.
 func (r *dilatedRun) told(s rankhost.Step) {
 	r.Report.External = append(r.Report.External, s)
-	r.Events.Note(r.clock.now(), "external", s)
+	r.Events.Note(r.clock.Now(), "external", s)
 }
 
 // workloads runs all workloads, each step at the dilation its row needs.
@@ -233,7 +236,7 @@ const noRow = -1
 // rowEnds adds the lag since the last change of rate to the row that was running, sets a
 // dilation, and makes next the open row.
 func (r *dilatedRun) rowEnds(ctx context.Context, dilation float64, next int) error {
-	lag, err := r.clock.set(ctx, dilation)
+	lag, err := r.clock.SetRate(ctx, dilation)
 	if err == nil && r.fid.open != noRow {
 		r.fid.took(lag)
 	}
@@ -244,9 +247,9 @@ func (r *dilatedRun) rowEnds(ctx context.Context, dilation float64, next int) er
 // showProgress tells the progress display how it goes, until the returned function is
 // called.
 func (r *dilatedRun) showProgress(ctx context.Context) (stop func()) {
-	return ShowEvery(ctx, r.o.Progress, func() runner.ProgressState {
+	return orchestrator.ShowEvery(ctx, r.o.Progress, func() runner.ProgressState {
 		p := r.progress.get()
-		p.Steps, p.LabTime = len(r.reh.Steps), r.clock.now()
+		p.Steps, p.LabTime = len(r.reh.Steps), r.clock.Now()
 		return p
 	})
 }
@@ -262,12 +265,12 @@ func (r *dilatedRun) end(ctx context.Context, runErr error) error {
 	r.Report.EventsCut, r.Meta.EventsLate = r.streams.end()
 	r.Meta.EventsCut = r.Report.EventsCut
 	if r.caps != nil {
-		if err := r.caps.close(); err != nil {
+		if err := r.caps.Close(); err != nil {
 			return err
 		}
-		r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.budget.Cut, r.caps.budget.Cut, len(r.caps.taps)
+		r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Budget.Cut, r.caps.Budget.Cut, len(r.caps.Taps)
 	}
-	r.Meta.LabUS = r.clock.now().Microseconds()
+	r.Meta.LabUS = r.clock.Now().Microseconds()
 	if ctx.Err() != nil {
 		return r.interruptedFaults(ctx)
 	}
@@ -275,7 +278,7 @@ func (r *dilatedRun) end(ctx context.Context, runErr error) error {
 	if err != nil {
 		return err
 	}
-	if err := r.d.saveLogs(ctx, r.Folder); err != nil {
+	if err := r.d.SaveLogs(ctx, r.Folder); err != nil {
 		return err
 	}
 	states, err := r.d.States(ctx)
@@ -284,7 +287,7 @@ func (r *dilatedRun) end(ctx context.Context, runErr error) error {
 	}
 	lossFree := len(r.d.Lab.Faults) == 0 && !r.d.Lab.RunsPrograms() // a program that ends leaves its peers without answers
 	for i := range states {
-		if r.d.lost[i].Load() {
+		if r.d.Lost[i].Load() {
 			lossFree = false
 			if i < len(r.base) {
 				states[i] = r.base[i] // what it has counted since is lost

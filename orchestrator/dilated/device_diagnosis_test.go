@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
@@ -73,9 +74,9 @@ func TestCauses(t *testing.T) {
 
 // TestSlowestPath: of a group in two layers it is the path of the slowest leaf's slowest member.
 func TestSlowestPath(t *testing.T) {
-	below := TreeNode{Switch: "leaf1", Slowest: "h3", Paths: []TreePath{{Port: "leaf1:0", To: "h2", AckPSN: 9}, {Port: "leaf1:1", To: "h3", AckPSN: 4}, {Port: "leaf1:2", To: "h4", AckPSN: 4}}}
-	spine := TreeNode{Switch: "spine0", Slowest: "leaf1", Paths: []TreePath{{Port: "spine0:0", To: "leaf0", Source: true}, {Port: "spine0:1", To: "leaf1", AckPSN: 4, Below: &below}}}
-	trees := []GroupTree{{McstID: "10.254.0.7"}, {McstID: "10.254.255.1", Roots: []TreeNode{spine}}}
+	below := orchestrator.TreeNode{Switch: "leaf1", Slowest: "h3", Paths: []orchestrator.TreePath{{Port: "leaf1:0", To: "h2", AckPSN: 9}, {Port: "leaf1:1", To: "h3", AckPSN: 4}, {Port: "leaf1:2", To: "h4", AckPSN: 4}}}
+	spine := orchestrator.TreeNode{Switch: "spine0", Slowest: "leaf1", Paths: []orchestrator.TreePath{{Port: "spine0:0", To: "leaf0", Source: true}, {Port: "spine0:1", To: "leaf1", AckPSN: 4, Below: &below}}}
+	trees := []orchestrator.GroupTree{{McstID: "10.254.0.7"}, {McstID: "10.254.255.1", Roots: []orchestrator.TreeNode{spine}}}
 	for address, want := range map[string]string{ // independent of each other
 		"10.254.255.1": "leaf1:1 to h3, acknowledged PSN 4", "fd6d:6361:7374::afe:ff01": "leaf1:1 to h3, acknowledged PSN 4",
 		"10.254.0.7": "", "10.254.0.8": "", "": "",

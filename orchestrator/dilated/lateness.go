@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -44,13 +44,13 @@ func (r *dilatedRun) blame(ctx context.Context, err error) error {
 	if made, ferr := r.d.Faults(ctx); ferr != nil || len(made) > 0 {
 		return err
 	}
-	for i := range r.d.lost {
-		if r.d.lost[i].Load() {
+	for i := range r.d.Lost {
+		if r.d.Lost[i].Load() {
 			return err
 		}
 	}
 	dilation := r.fid.dil[open]
-	lag, lerr := r.clock.set(ctx, dilation)
+	lag, lerr := r.clock.SetRate(ctx, dilation)
 	if lerr != nil {
 		return err // a node that is gone is cause enough
 	}

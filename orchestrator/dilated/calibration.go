@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // Dilations of the calibration. One is so slow that any machine keeps up, and shows how late
@@ -46,8 +47,8 @@ func (r *dilatedRun) calibrate(ctx context.Context) error {
 			name: fmt.Sprintf("lag-%d", i),
 			form: apps.Trial{Scheme: i / lagTrials, Sizes: []lab.Size{4 << 10, 32 << 10}},
 			ended: func(w *lab.Workload, scheme string) error {
-				lag, err := r.clock.set(ctx, calibrationDilation)
-				r.fid.saw(w.Label(), scheme, lag.P99()+r.d.clockUncertainty())
+				lag, err := r.clock.SetRate(ctx, calibrationDilation)
+				r.fid.saw(w.Label(), scheme, lag.P99()+r.d.ClockUncertainty())
 				return err
 			},
 		})
@@ -55,18 +56,18 @@ func (r *dilatedRun) calibrate(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := r.clock.set(ctx, saturatingDilation); err != nil {
+	if _, err := r.clock.SetRate(ctx, saturatingDilation); err != nil {
 		return err
 	}
 	busy, frames, err := r.trial(ctx, trialKind{name: "cost", form: apps.Trial{Sizes: []lab.Size{512 << 10}}})
 	if err != nil {
 		return err
 	}
-	if _, err := r.clock.set(ctx, calibrationDilation); err != nil {
+	if _, err := r.clock.SetRate(ctx, calibrationDilation); err != nil {
 		return err
 	}
 	r.fid.calibrated(busy, frames, r.o.Slower)
-	r.Events.Note(r.clock.now(), "calibrated", map[string]any{"lag_wall_us": r.fid.seen(), "cpu_us_per_hop": r.fid.hopS * 1e6})
+	r.Events.Note(r.clock.Now(), "calibrated", map[string]any{"lag_wall_us": r.fid.seen(), "cpu_us_per_hop": r.fid.hopS * 1e6})
 	return nil
 }
 
@@ -119,10 +120,10 @@ func (r *dilatedRun) tryOne(ctx context.Context, kind trialKind, one lab.Workloa
 		}
 		states, err := r.d.States(ctx)
 		if err == nil && kind.ended != nil {
-			_, err = r.clock.set(ctx, calibrationDilation) // drops the lag recorded until now
+			_, err = r.clock.SetRate(ctx, calibrationDilation) // drops the lag recorded until now
 		}
 		if err == nil {
-			from, err = r.d.cpuTime(ctx)
+			from, err = r.d.CPUTime(ctx)
 		}
 		sent = counters.Sent(states)
 		return err
@@ -130,11 +131,11 @@ func (r *dilatedRun) tryOne(ctx context.Context, kind trialKind, one lab.Workloa
 	if err != nil {
 		return 0, 0, err
 	}
-	to, err := r.d.cpuTime(ctx)
+	to, err := r.d.CPUTime(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	busy = r.d.cpuTimeMost(from, to)
+	busy = r.d.CPUTimeMost(from, to)
 	states, err := r.d.States(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -179,7 +180,7 @@ func (r *dilatedRun) carries(ctx context.Context) error {
 		need = min(need, r.fid.need(busy/float64(max(frames, 1))))
 	}
 	if need > carryShare {
-		rate := lab.Rate(round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
+		rate := lab.Rate(orchestrator.Round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
 		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf(
 			"external hosts need dilation 1, at which this machine cannot carry links.rate of %v: use %v or less",
 			r.d.Lab.Links.Rate, rate)}

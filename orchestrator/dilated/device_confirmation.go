@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func (v *devices) confirm(ctx context.Context, now time.Time) {
 	if len(waits) > 0 {
 		if !f.told && now.Sub(f.since) > deviceHint {
 			f.told = true
-			v.d.announce("waiting for external hosts: %s", strings.Join(waits, "; "))
+			v.d.Announce("waiting for external hosts: %s", strings.Join(waits, "; "))
 		}
 		return
 	}

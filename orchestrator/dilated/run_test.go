@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 )
 
@@ -86,8 +87,8 @@ func (l *looks) Done() {}
 // TestProgressWhileStepping: the progress display looks at a run while its steps go on; go
 // test -race sees whether it may.
 func TestProgressWhileStepping(t *testing.T) {
-	d := &Deployed{Graph: &topo.Graph{}} // no node has a clock to set
-	p, err := newLabClock(t.Context(), d, "h0", counters.Rate{Dilation: 1})
+	d := &orchestrator.Deployed{Graph: &topo.Graph{}} // no node has a clock to set
+	p, err := orchestrator.NewLabClock(t.Context(), d, "h0", counters.Rate{Dilation: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestProgressWhileStepping(t *testing.T) {
 		reh.Steps[i].Hops = 10
 	}
 	r := &dilatedRun{
-		d: d, o: RunOptions{Progress: shown}, reh: reh, clock: p,
+		d: d, o: orchestrator.RunOptions{Progress: shown}, reh: reh, clock: p,
 		fid: &fidelity{d: d, reh: reh, open: noRow, fixed: 1, dil: make([]float64, 1), lag: []live.Lag{live.NewLag()}},
 	}
 	stop := r.showProgress(t.Context())

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -31,7 +32,7 @@ func isCancel(err error) bool {
 }
 
 // startStreams starts to collect.
-func (d *Deployed) startStreams(ctx context.Context, out *traces.Events, trace *traces.Lines) (*eventStreams, error) {
+func startStreams(ctx context.Context, d *orchestrator.Deployed, out *traces.Events, trace *traces.Lines) (*eventStreams, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &eventStreams{out: out, trace: trace, merge: newEventMerger(len(d.Nodes)), stop: stop}
 	for i, c := range d.Nodes {

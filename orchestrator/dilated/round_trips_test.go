@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // TestRoundTripLinks: whose window is what a round trip takes pays the lag of all its links in
@@ -40,9 +41,9 @@ func TestRoundTripLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &Deployed{Lab: l, Graph: g}
+		d := &orchestrator.Deployed{Lab: l, Graph: g}
 		row := apps.Row{Workload: "bcast", Scheme: "cepheus", SizeBytes: r.Results[0].SizeBytes, JCT: r.Results[0].JCT}
-		got := d.roundTripLinks(row)
+		got := roundTripLinks(d, row)
 		s := labspec.Fabric(l, g)
 		want := 0
 		if c.want {

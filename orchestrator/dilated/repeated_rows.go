@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (r *dilatedRun) repeatRow(ctx context.Context, one lab.Workload, i, try int
 	}
 	r.fid.forget(i)
 	begun := false
-	rows, _, err := r.Rows(w, r.clock.now, func(emit func(int, []byte)) error {
+	rows, _, err := r.Rows(w, r.clock.Now, func(emit func(int, []byte)) error {
 		return r.job(ctx, w, emit, func(ctx context.Context, what string) error {
 			r.progress.say("again: " + what)
 			if begun {

@@ -1,10 +1,11 @@
 //go:build linux
 
-package orchestrator
+package dilated
 
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // addFaults applies the faults of the run, and keeps those that come again in each row.
@@ -29,7 +31,7 @@ func (r *dilatedRun) addFaults(ctx context.Context) error {
 			r.perRow = append(r.perRow, f)
 		}
 	}
-	origin := r.clock.now()
+	origin := r.clock.Now()
 	if err := r.Meet(r.d.Lab, r.d.Graph, origin); err != nil {
 		return err
 	}
@@ -38,7 +40,7 @@ func (r *dilatedRun) addFaults(ctx context.Context) error {
 
 // rowBegins applies the faults of a row. Their times count from now, shortly before the ranks start.
 func (r *dilatedRun) rowBegins(ctx context.Context) error {
-	now := r.clock.now()
+	now := r.clock.Now()
 	r.RowBegins(now)
 	return r.d.AddFaults(ctx, r.perRow, now)
 }
@@ -66,13 +68,13 @@ func (r *dilatedRun) rowOver(ctx context.Context, last bool) error {
 	for _, f := range r.perRow {
 		ids = append(ids, f.Id)
 	}
-	if err := r.d.liftFaults(ctx, ids); err != nil {
+	if err := liftFaults(ctx, r.d, ids); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(r.clock.wall(r.drains())):
+	case <-time.After(r.clock.Wall(r.drains())):
 		return nil
 	}
 }
@@ -103,7 +105,7 @@ func (r *dilatedRun) faultRows(ctx context.Context) (rows []runner.FaultRow, err
 }
 
 // liftFaults removes the faults with the given ids from all nodes.
-func (d *Deployed) liftFaults(ctx context.Context, ids []string) error {
+func liftFaults(ctx context.Context, d *orchestrator.Deployed, ids []string) error {
 	return d.Each(func(i int) error {
 		if _, err := d.Nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Ids: ids}); err != nil {
 			return fmt.Errorf("lift the row's faults at node %s: %w", d.Nodes[i].Name, err)
@@ -117,7 +119,7 @@ func (r *dilatedRun) row(ctx context.Context, w runner.Workload, last bool) erro
 	if err := r.rowBegins(ctx); err != nil {
 		return err
 	}
-	return r.Measure(w, r.clock.now, func(emit func(int, []byte)) error {
+	return r.Measure(w, r.clock.Now, func(emit func(int, []byte)) error {
 		if err := r.ranks(ctx, w, emit); err != nil {
 			return err
 		}
@@ -140,8 +142,8 @@ func (r *dilatedRun) hostPrograms(ctx context.Context, w runner.Workload, p apps
 	if err := r.step(ctx, w.Label); err != nil {
 		return err
 	}
-	run, err := r.o.Runners.Programs(&ProgramJob{
-		Deployed: r.d, Workload: w, Program: p, Folder: r.Folder, Now: r.clock.now,
+	run, err := r.o.Runners.Programs(&orchestrator.ProgramJob{
+		Deployed: r.d, Workload: w, Program: p, Folder: r.Folder, Now: r.clock.Now,
 		Emit: func(rank int, record []byte) {
 			if ctx.Err() == nil { // how programs of an interrupted run have ended says nothing of them
 				emit(rank, record)
@@ -151,11 +153,24 @@ func (r *dilatedRun) hostPrograms(ctx context.Context, w runner.Workload, p apps
 	if err != nil {
 		return err
 	}
-	timed, over := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), ErrTimeout)
+	timed, over := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), orchestrator.ErrTimeout)
 	defer over()
 	err = run(timed)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
+}
+
+// timeline returns the lab file's faults. Their times count from the start of the
+// workloads.
+func (r *dilatedRun) timeline() (all []*nodeapi.Fault, err error) {
+	for i := range r.d.Lab.Faults {
+		f, err := r.d.FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
