@@ -70,7 +70,7 @@ race-build:               ## compile what race and race-live run
 race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
 	MCASTLAB_LIVE=1 go test -race -vet=off -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
-FUZZ = core/wire:FuzzParse orchestrator:FuzzRankOutput core/wire:FuzzParseMRP core/wire:FuzzMembership core/wire:FuzzRegroup virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
+FUZZ = core/wire:FuzzParse orchestrator/programs:FuzzRankOutput core/wire:FuzzParseMRP core/wire:FuzzMembership core/wire:FuzzRegroup virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode internal/test/interop/rcpeer:FuzzMAD rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
   internal/hosts/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode lab/labspec:FuzzDecode
 FUZZTIME ?= 30s

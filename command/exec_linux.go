@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 // innerError carries the exit code of a program that ran in a node.
@@ -51,12 +52,12 @@ func (p *program) execCommand() *cli.Command {
 			if err := anyNode(d, c.String("node")); err != nil {
 				return err
 			}
-			library, err := orchestrator.Library()
+			library, err := programs.Library()
 			if err != nil {
 				return err
 			}
-			p.saySettings(c, orchestrator.ProgramSettings())
-			return p.execute(c, d, c.String("node"), orchestrator.NewExecution(c.Args().Slice(), library, false))
+			p.saySettings(c, programs.ProgramSettings())
+			return p.execute(c, d, c.String("node"), programs.NewExecution(c.Args().Slice(), library, false))
 		},
 	}
 }
@@ -92,22 +93,22 @@ func (p *program) saySettings(c *cli.Context, settings []string) {
 }
 
 // execute runs a program at nodes.
-func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern string, x orchestrator.Execution) error {
+func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern string, x programs.Execution) error {
 	x.Pattern = pattern
-	if !c.IsSet("clock") || c.String("clock") == orchestrator.ClockLab {
+	if !c.IsSet("clock") || c.String("clock") == programs.ClockLab {
 		p.sayLabTime(d, &x)
 	}
-	return p.ended(c, d, x, d.Exec)
+	return p.ended(c, d, x, func(ctx context.Context, x programs.Execution) (int, error) { return programs.Exec(ctx, d, x) })
 }
 
 // sayLabTime says what the lab's time means for a user who waits for a program.
-func (p *program) sayLabTime(d *orchestrator.Deployed, x *orchestrator.Execution) {
+func (p *program) sayLabTime(d *orchestrator.Deployed, x *programs.Execution) {
 	for i := range d.Graph.Nodes {
 		name := d.Graph.Nodes[i].Name
 		if ok, err := path.Match(x.Pattern, name); err != nil || !ok {
 			continue
 		}
-		if dilation, shown := d.LabTime(name, x); shown && dilation > 1 {
+		if dilation, shown := programs.LabTime(d, name, x); shown && dilation > 1 {
 			p.say("programs see the lab's time, of which a second takes %v s; --clock wall shows them this machine's", dilation)
 			return
 		}
@@ -115,9 +116,9 @@ func (p *program) sayLabTime(d *orchestrator.Deployed, x *orchestrator.Execution
 }
 
 // ended runs programs, and returns how they have ended.
-func (p *program) ended(c *cli.Context, d *orchestrator.Deployed, x orchestrator.Execution, run func(context.Context, orchestrator.Execution) (int, error)) error {
+func (p *program) ended(c *cli.Context, d *orchestrator.Deployed, x programs.Execution, run func(context.Context, programs.Execution) (int, error)) error {
 	if c.IsSet("clock") {
-		if err := oneOf(c, "clock", orchestrator.ClockLab, orchestrator.ClockWall); err != nil {
+		if err := oneOf(c, "clock", programs.ClockLab, programs.ClockWall); err != nil {
 			return err
 		}
 		x.Clock = c.String("clock")
@@ -159,16 +160,16 @@ func (p *program) shellCommand() *cli.Command {
 			if err := hasNode(d, node); err != nil {
 				return err
 			}
-			library, err := orchestrator.Library()
+			library, err := programs.Library()
 			if err != nil {
 				return err
 			}
-			if why := d.WithoutNIC(node, library); why != nil {
+			if why := programs.WithoutNIC(d, node, library); why != nil {
 				p.say("programs of this shell have no NIC: %v", why)
 			}
-			p.saySettings(c, orchestrator.ProgramSettings())
+			p.saySettings(c, programs.ProgramSettings())
 			shell := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
-			return p.execute(c, d, node, orchestrator.NewExecution([]string{shell}, library, false))
+			return p.execute(c, d, node, programs.NewExecution([]string{shell}, library, false))
 		},
 	}
 }
@@ -176,9 +177,9 @@ func (p *program) shellCommand() *cli.Command {
 // guardCommand is the process that a program at a node belongs to.
 func (p *program) guardCommand() *cli.Command {
 	return &cli.Command{
-		Name: orchestrator.GuardVerb, Usage: "look after a program at a node; started by exec", Hidden: true, OnUsageError: onUsage,
+		Name: programs.GuardVerb, Usage: "look after a program at a node; started by exec", Hidden: true, OnUsageError: onUsage,
 		Action: func(*cli.Context) error {
-			code := orchestrator.Guard(os.NewFile(3, "tell"), os.NewFile(4, "answer"))
+			code := programs.Guard(os.NewFile(3, "tell"), os.NewFile(4, "answer"))
 			os.Exit(code)
 			return nil
 		},
@@ -188,9 +189,9 @@ func (p *program) guardCommand() *cli.Command {
 // callerCommand is the process that runs a program for a caller on another machine.
 func (p *program) callerCommand() *cli.Command {
 	return &cli.Command{
-		Name: orchestrator.CallerVerb, Usage: "run a program at a node for another machine; started by a share", Hidden: true, OnUsageError: onUsage,
+		Name: programs.CallerVerb, Usage: "run a program at a node for another machine; started by a share", Hidden: true, OnUsageError: onUsage,
 		Action: func(c *cli.Context) error {
-			return orchestrator.Call(c.Context, os.NewFile(3, "tell"), os.NewFile(4, "answer"))
+			return programs.Call(c.Context, os.NewFile(3, "tell"), os.NewFile(4, "answer"))
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/dilated"
+	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 func (p *program) groupCommand() *cli.Command {
@@ -118,7 +119,7 @@ func (p *program) groupBind() *cli.Command {
 			if err != nil {
 				return err
 			}
-			library, err := orchestrator.Library()
+			library, err := programs.Library()
 			if err != nil {
 				return err
 			}
@@ -126,14 +127,14 @@ func (p *program) groupBind() *cli.Command {
 				if err := hasNode(d, h); err != nil {
 					return err
 				}
-				if why := d.WithoutNIC(h, library); why != nil {
+				if why := programs.WithoutNIC(d, h, library); why != nil {
 					return fmt.Errorf("group bind at %s: %w", h, why)
 				}
 				if slices.Contains(hosts[:i], h) {
 					return usageError{fmt.Errorf("group bind at %s: name it once: a group has one member at a host", h)}
 				}
 			}
-			err = d.Bind(c.Context, hosts, func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) })
+			err = programs.Bind(c.Context, d, hosts, func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) })
 			return errors.Join(err, d.Close())
 		},
 	}

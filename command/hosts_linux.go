@@ -18,6 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
+	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 // hostVerb is the verb of the daemon that runs on each machine.
@@ -227,6 +228,7 @@ func (p *program) hostCommand() *cli.Command {
 			case c.IsSet("share"):
 				return orchestrator.ServeShare(c.Context, c.String("share"), orchestrator.Options{
 					Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say, DialPeer: hosts.DialPeer,
+					ServeProgram: programs.ServeProgram,
 				})
 			case c.Bool("leave"):
 				return daemon.Leave(daemon.Dir)

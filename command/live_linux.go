@@ -22,6 +22,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/lockstep"
+	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 // engines returns every engine that labs can be under.
@@ -71,7 +72,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c), Programs: c.Bool("allow-programs"),
-		Runners: orchestrator.Runners{Lockstep: lockstep.Run, Dilated: dilated.Run, Programs: orchestrator.PrepareJob},
+		Runners: orchestrator.Runners{Lockstep: lockstep.Run, Dilated: dilated.Run, Programs: programs.PrepareJob},
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 func (p *program) mpiCommand() *cli.Command {
@@ -24,7 +25,7 @@ func (p *program) mpiCommand() *cli.Command {
 			&cli.IntFlag{Name: "np", Usage: "how many ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
 			&cli.StringFlag{Name: "map", Usage: "hosts, in the order of the ranks: h3,h0,h0", DefaultText: "the lab's hosts", EnvVars: envOf(name, "map")},
 			&cli.BoolFlag{Name: "multicast", Usage: "have the switches do MPI_Bcast (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
-			clockFlag(name, orchestrator.ClockWall), rootFlag(name), verboseFlag(name),
+			clockFlag(name, programs.ClockWall), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -38,18 +39,18 @@ func (p *program) mpiCommand() *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			library, err := orchestrator.Library()
+			library, err := programs.Library()
 			if err != nil {
 				return err
 			}
-			settings, err := d.MPISettings()
+			settings, err := programs.MPISettings(d)
 			if err != nil {
 				return err
 			}
 			p.saySettings(c, settings)
-			x := orchestrator.NewExecution(c.Args().Slice(), library, true)
+			x := programs.NewExecution(c.Args().Slice(), library, true)
 			x.Multicast = c.Bool("multicast")
-			return p.ended(c, d, x, func(ctx context.Context, x orchestrator.Execution) (int, error) { return d.MPIRun(ctx, hosts, x) })
+			return p.ended(c, d, x, func(ctx context.Context, x programs.Execution) (int, error) { return programs.MPIRun(ctx, d, hosts, x) })
 		},
 	}
 }

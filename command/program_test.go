@@ -66,8 +66,8 @@ func TestRingSum(t *testing.T) {
 	}
 }
 
-// programs are those of the tests below.
-func programs() []rank.Program {
+// testPrograms are those of the tests below.
+func testPrograms() []rank.Program {
 	return []rank.Program{
 		{Name: "echo", Run: func(r *rank.Rank, args []string) error {
 			r.Printf("%q", args)
@@ -124,7 +124,7 @@ func TestPrograms(t *testing.T) {
 		{"one rank", "{name: echo, ranks: h1}", 3, "", "a program needs at least two ranks"},
 		{"bad label", "{name: echo, label: a b}", 3, "", `"a b" cannot be a label`},
 	} {
-		o := call(t, hooks{programs: programs()}, lab(c.program), "run", "-q", "--runs", t.TempDir(), "-")
+		o := call(t, hooks{programs: testPrograms()}, lab(c.program), "run", "-q", "--runs", t.TempDir(), "-")
 		if o.code != c.code || !strings.Contains(o.out, c.out) || !strings.Contains(o.err, c.err) {
 			t.Errorf("%s: exit %d, want %d with %q and %q\n%s%s", c.name, o.code, c.code, c.out, c.err, o.out, o.err)
 		}
@@ -210,7 +210,7 @@ func TestOwnSchemes(t *testing.T) {
 	with := func(wrong bool) func(*rank.Rank) (rank.Broadcast, error) {
 		return func(r *rank.Rank) (rank.Broadcast, error) { return &sender{r: r, wrong: wrong}, nil }
 	}
-	h := hooks{programs: append(programs(),
+	h := hooks{programs: append(testPrograms(),
 		rank.Program{Name: "right", Broadcast: with(false)}, rank.Program{Name: "short", Broadcast: with(true)},
 		rank.Program{Name: "none", Broadcast: func(*rank.Rank) (rank.Broadcast, error) { return nil, nil }},
 		rank.Program{Name: "panics", Broadcast: func(*rank.Rank) (rank.Broadcast, error) { panic("of my own") }})}
@@ -245,7 +245,7 @@ func TestOwnSchemes(t *testing.T) {
 // the program's own, to which each adds twice the delay of the channel.
 func TestProgramMeasures(t *testing.T) {
 	text := "name: small\ntopology: {star: {hosts: 4}}\nworkloads: [{program: {name: measures, ranks: [h0, h1, h2]}}]\nexpect: [measures.nap.1KiB.jct.max == 5]\n"
-	o := call(t, hooks{programs: programs()}, text, "run", "-q", "--format", "json", "--runs", t.TempDir(), "-")
+	o := call(t, hooks{programs: testPrograms()}, text, "run", "-q", "--format", "json", "--runs", t.TempDir(), "-")
 	var r runner.Report
 	if err := json.Unmarshal([]byte(o.out), &r); err != nil || o.code != 0 {
 		t.Fatalf("exit %d, %v, %s", o.code, err, o.err)

@@ -19,7 +19,7 @@ import (
 )
 
 // RunSocket is where the process of a run in virtual time is reached.
-func (s *Store) RunSocket() string { return filepath.Join(s.dir, "run.sock") }
+func (s *Store) RunSocket() string { return filepath.Join(s.Dir, "run.sock") }
 
 // activeRun returns the connection to the run in virtual time that is under way, nil if there is none.
 func (d *Deployed) activeRun() (nodeapi.RunClient, func() error) {

@@ -58,7 +58,7 @@ func (d *Deployed) open() error {
 }
 
 func (d *Deployed) agentSocket(node string) string {
-	return filepath.Join(d.Store.nodePath(node), nodeapi.AgentSocket)
+	return filepath.Join(d.Store.NodePath(node), nodeapi.AgentSocket)
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
@@ -101,8 +101,8 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 // restDilation is the dilation of a lab that is up while no run sets another.
 const restDilation = 1000
 
-// clock returns the clock that nodes have; with a nil rate it is a new one that starts now.
-func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
+// RestClock returns the clock that nodes have; with a nil rate it is a new one that starts now.
+func (d *Deployed) RestClock(rate *counters.Rate) (live.Rate, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return live.Rate{}, err

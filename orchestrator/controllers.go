@@ -79,7 +79,7 @@ func (p *ControlPlane) close() error {
 
 // replicaNode makes the folders of a controller that is to be started.
 func (d *Deployed) replicaNode(name string) (n engine.Node, err error) {
-	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.Store.nodePath(name)), len(d.Lab.Replicas())
+	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.Store.NodePath(name)), len(d.Lab.Replicas())
 	if n.Dir, err = d.Store.nodeDir(name); err == nil {
 		n.Data, err = d.Store.dataDir(name)
 	}
@@ -187,7 +187,7 @@ func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error
 // configureAll makes nodes and controllers what the lab file says they are, and the lab one
 // that is up.
 func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
-	r, err := d.clock(rate)
+	r, err := d.RestClock(rate)
 	if err == nil {
 		err = d.askClocks(ctx)
 	}

@@ -20,7 +20,7 @@ func (d *Deployed) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.
 	}
 	all := make([]*lockstep.Machine, len(d.spread.Machines))
 	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Steps})
+		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Steps})
 		if err == nil {
 			all[i] = lockstep.NewMachine(m.String(), c)
 		}

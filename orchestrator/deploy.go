@@ -44,6 +44,8 @@ type Options struct {
 	Management bool
 	// DialPeer calls, from the process of a machine's share of a lab, the share on another machine.
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
+	// ServeProgram runs a program at a node of a machine's share, for a caller on another machine.
+	ServeProgram ProgramServer
 	// Log, if set, receives a line for each step.
 	Log func(format string, args ...any)
 	// Tell, if set, receives what the operator has to know, even where Log is not set.
@@ -140,7 +142,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 		return nil, err
 	}
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
-	if d.managed(&state{}) {
+	if d.Managed(&state{}) {
 		return d, d.checkManagement()
 	}
 	return d, nil
@@ -149,7 +151,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 // ensure brings the lab up if it is not. The lock is held.
 func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 	if _, err := d.Options.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
-		if _, ok, serr := d.Store.get(); !ok && serr == nil {
+		if _, ok, serr := d.Store.Get(); !ok && serr == nil {
 			err = errors.Join(err, d.Store.remove())
 		}
 		return Unchanged, err
@@ -204,7 +206,7 @@ func find(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, ok, err := s.get()
+	st, ok, err := s.Get()
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.Options.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.Options.Version,
-		Management: d.managed(&state{}), Attach: d.Options.Attach, Indexes: indexesOf(outside),
+		Management: d.Managed(&state{}), Attach: d.Options.Attach, Indexes: indexesOf(outside),
 	}
 	if err := d.Store.put(st); err != nil {
 		return err
@@ -378,7 +380,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 		err = d.listens(ctx, node)
 	}
 	if err == nil {
-		err = nodeapi.SendFiles(filepath.Join(d.Store.nodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
+		err = nodeapi.SendFiles(filepath.Join(d.Store.NodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
 	}
 	for _, f := range files {
 		if f != nil {
@@ -504,7 +506,7 @@ func (d *Deployed) listens(ctx context.Context, node int) error {
 
 // listensAt is listens of a node by its name.
 func (d *Deployed) listensAt(ctx context.Context, node string) error {
-	path := filepath.Join(d.Store.nodePath(node), nodeapi.AgentSocket)
+	path := filepath.Join(d.Store.NodePath(node), nodeapi.AgentSocket)
 	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
 		if c, err := net.Dial("unix", path); err == nil {

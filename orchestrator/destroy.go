@@ -20,7 +20,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	if err != nil {
 		return false, err
 	}
-	_, statErr := os.Stat(s.dir)
+	_, statErr := os.Stat(s.Dir)
 	existed = statErr == nil
 	var there []engine.Engine
 	for _, e := range engines {
@@ -87,7 +87,7 @@ func removeLate(ctx context.Context, lab string, engines []engine.Engine) error 
 func remove(ctx context.Context, s *Store, engines []engine.Engine) error {
 	late := false
 	var recorded error
-	if st, ok, err := s.get(); err == nil && ok {
+	if st, ok, err := s.Get(); err == nil && ok {
 		late = st.Phase == phaseDeploying
 		st.Phase = phaseDestroying
 		recorded = s.put(st)

@@ -47,7 +47,7 @@ func (d *Deployed) affected(x drift) map[int]bool {
 // isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
 // findDrift looks for those.
 func (d *Deployed) isUp(ctx context.Context) (bool, error) {
-	st, ok, err := d.Store.get()
+	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Phase != phaseUp {
 		return false, err
 	}
@@ -73,7 +73,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	if d.spread != nil {
 		return d.findDriftSpread(ctx)
 	}
-	st, _, err := d.Store.get()
+	st, _, err := d.Store.Get()
 	if err != nil {
 		return x, err
 	}
@@ -82,7 +82,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 		return x, err
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
-	hub := d.managed(&st) && netdev.HoldsNamespace(d.Store.hubPath())
+	hub := d.Managed(&st) && netdev.HoldsNamespace(d.Store.hubPath())
 	for i, s := range spaces {
 		n := &d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
@@ -91,7 +91,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		if s != nil && d.managed(&st) && d.manages(i) {
+		if s != nil && d.Managed(&st) && d.manages(i) {
 			on, err := s.Attached(managementNetOf(i))
 			if err != nil {
 				return x, fmt.Errorf("node %s: %w", n.Name, err)
@@ -185,7 +185,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 
 // mending records durably which nodes are being repaired.
 func (d *Deployed) mending(nodes map[int]bool) error {
-	st, _, err := d.Store.get()
+	st, _, err := d.Store.Get()
 	if err != nil {
 		return err
 	}

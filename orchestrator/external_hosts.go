@@ -100,7 +100,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	if err := d.Store.open(d.Options.Log); err != nil {
 		return x, 0, err
 	}
-	st, ok, err := d.Store.get()
+	st, ok, err := d.Store.Get()
 	switch p := d.Lab.ExternalHost(host); {
 	case err != nil:
 	case !ok:
@@ -133,7 +133,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 // TellExternals applies what group add-member has set for external hosts since the deployment,
 // and checks that the lab is still valid at a dilation.
 func (d *Deployed) TellExternals(dilation float64) error {
-	st, _, err := d.Store.get()
+	st, _, err := d.Store.Get()
 	if err != nil {
 		return err
 	}
@@ -180,4 +180,4 @@ func (d *Deployed) checkRegions() error {
 }
 
 // ReadyMark is the file whose existence says that an external host is ready.
-func (s *Store) ReadyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
+func (s *Store) ReadyMark(host string) string { return filepath.Join(s.Dir, "ready", host) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/internal/controller"
 )
 
@@ -20,6 +21,13 @@ type Leases struct {
 	Run   string
 }
 
+// The lower halves of the addresses of programs' groups. Runs lease those below, and lab files may name those above. They are
+// taken in turn, and after the last the first come again: by then the fabric has long forgotten that group.
+const (
+	ProgramGroupFirst = 0xf001
+	ProgramGroupLast  = bcast.NamedGroupFirst - 1
+)
+
 // LeasesMax is the number of lower halves that are leased; the others are those of programs, and those that the lab file can name.
 const LeasesMax = ProgramGroupFirst - 1
 
@@ -31,7 +39,7 @@ func (l *Leases) Next(ctx context.Context, rank int) (lower uint32, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st, ok, err := l.Store.get()
+	st, ok, err := l.Store.Get()
 	switch {
 	case err != nil:
 		return 0, err

@@ -35,7 +35,7 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 		if err != nil {
 			continue // no lab's
 		}
-		st, ok, err := s.get()
+		st, ok, err := s.Get()
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func EngineOf(name string, engines []engine.Engine) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, ok, err := s.get()
+	st, ok, err := s.Get()
 	if err != nil {
 		return nil, err
 	}

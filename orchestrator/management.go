@@ -27,17 +27,17 @@ func managementNetOf(i int) *net.IPNet {
 }
 
 // hubPath is the file that holds the bridge's namespace.
-func (s *Store) hubPath() string { return filepath.Join(s.dir, "management") }
+func (s *Store) hubPath() string { return filepath.Join(s.Dir, "management") }
 
-// managed reports whether the lab has a management network, or is to have one.
-func (d *Deployed) managed(st *state) bool {
+// Managed reports whether the lab has a management network, or is to have one.
+func (d *Deployed) Managed(st *state) bool {
 	return st.Management || d.Options.Management || d.Lab.Runtime.Management
 }
 
 // keepManaged records that a lab that is up has a management network from now on, if one is asked for.
 func (d *Deployed) keepManaged() error {
-	st, ok, err := d.Store.get()
-	if err != nil || !ok || st.Management || !d.managed(&st) {
+	st, ok, err := d.Store.Get()
+	if err != nil || !ok || st.Management || !d.Managed(&st) {
 		return err
 	}
 	if d.spread != nil {
@@ -65,8 +65,8 @@ func (d *Deployed) checkManagement() error {
 // manage links hosts to the management network, which it makes if need be; those that are linked
 // already are linked again.
 func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err error) {
-	st, _, err := d.Store.get()
-	if err != nil || !d.managed(&st) {
+	st, _, err := d.Store.Get()
+	if err != nil || !d.Managed(&st) {
 		return err
 	}
 	if err := d.Store.intend("manage", d.Lab.Name); err != nil {
@@ -103,13 +103,13 @@ func (d *Deployed) openHub() (*netdev.Namespace, error) {
 	return hub, err
 }
 
-// hosts returns the path of what programs see as /etc/hosts; without a management network there is none.
-func (d *Deployed) hosts() (path string, err error) {
-	st, _, err := d.Store.get()
-	if err != nil || !d.managed(&st) {
+// HostsFile returns the path of what programs see as /etc/hosts; without a management network there is none.
+func (d *Deployed) HostsFile() (path string, err error) {
+	st, _, err := d.Store.Get()
+	if err != nil || !d.Managed(&st) {
 		return "", err
 	}
-	return filepath.Join(d.Store.dir, hostsFile), nil
+	return filepath.Join(d.Store.Dir, hostsFile), nil
 }
 
 // writeHosts writes that file. The lock is held.
@@ -124,7 +124,7 @@ func (d *Deployed) writeHosts() error {
 	if err := d.Store.write(hostsFile, []byte(b.String())); err != nil {
 		return err
 	}
-	path := filepath.Join(d.Store.dir, hostsFile)
+	path := filepath.Join(d.Store.Dir, hostsFile)
 	if err := os.Chmod(path, 0o644); err != nil {
 		return fmt.Errorf("let programs read %s: %w", path, err)
 	}

@@ -49,9 +49,9 @@ func (d *Deployed) dialMetrics(node int) dialer {
 	name := d.Graph.Nodes[node].Name
 	return func(ctx context.Context) (net.Conn, error) {
 		if d.spread == nil {
-			return dialerOf(filepath.Join(d.Store.nodePath(name), counters.MetricsSocket))(ctx)
+			return dialerOf(filepath.Join(d.Store.NodePath(name), counters.MetricsSocket))(ctx)
 		}
-		return d.callShare(ctx, &d.spread.Machines[d.spread.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
+		return d.CallShare(ctx, &d.spread.Machines[d.spread.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
 	}
 }
 

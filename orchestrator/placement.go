@@ -35,7 +35,7 @@ func (d *Deployed) checkSpread() error {
 		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", d.Lab.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case d.managed(&state{}) && d.Lab.Runtime.Clock == lab.ClockLockstep:
+	case d.Managed(&state{}) && d.Lab.Runtime.Clock == lab.ClockLockstep:
 		return refuse("its time is virtual, and that of its management network is not (clock: dilated under runtime helps)")
 	case d.trains():
 		return refuse("frames of io: trains do not go from machine to machine")
@@ -77,7 +77,7 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.Options.Version,
-		Management: d.managed(&state{}), Attach: d.Options.Attach,
+		Management: d.Managed(&state{}), Attach: d.Options.Attach,
 	}
 	if err := d.Store.put(st); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 			return err
 		}
 		share := &shareapi.Share{
-			Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers, Userspace: p.Userspace, Management: d.managed(&state{}),
+			Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers, Userspace: p.Userspace, Management: d.Managed(&state{}),
 		}
 		var err error
 		if share.Attach, err = d.attachHere(i); err != nil {
@@ -129,7 +129,7 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 				return err
 			}
 		}
-		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
+		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 		return err
 	}
 	return d.eachMachine(func(_ int, m *engine.Machine) error {
-		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
+		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (d *Deployed) userspace(ctx context.Context, e engine.Spread, p *engine.Pla
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(pairs, func(u shareapi.Pair) bool { return !d.managed(&state{}) && d.between(p.At, u.A, u.B) == 0 }), nil
+	return slices.DeleteFunc(pairs, func(u shareapi.Pair) bool { return !d.Managed(&state{}) && d.between(p.At, u.A, u.B) == 0 }), nil
 }
 
 // Values of runtime.links; the third is auto, also if it is not given.
@@ -297,7 +297,7 @@ func (d *Deployed) loadSpread() error {
 		return nil
 	}
 	p := &engine.Placement{}
-	b, err := os.ReadFile(filepath.Join(d.Store.dir, engine.PlacementFile))
+	b, err := os.ReadFile(filepath.Join(d.Store.Dir, engine.PlacementFile))
 	if err == nil {
 		err = checksum.ReadObject(b, p)
 	}
@@ -337,8 +337,8 @@ func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.R
 	return a, err
 }
 
-// callShare calls the process of a machine's share. The connection is what the answer leaves.
-func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
+// CallShare calls the process of a machine's share. The connection is what the answer leaves.
+func (d *Deployed) CallShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
 	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
 	if err != nil {
 		return nil, err
@@ -367,6 +367,15 @@ func (d *Deployed) Where(node string) string {
 	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[at])
 }
 
+// ServerOf returns the server of a node or controller of a lab on several.
+func (d *Deployed) ServerOf(node string) (server *engine.Machine, ok bool) {
+	at, ok := d.machineOf(node)
+	if !ok {
+		return nil, false
+	}
+	return &d.spread.Machines[at], true
+}
+
 // machineOf returns the machine of a node or controller of a lab on several.
 func (d *Deployed) machineOf(node string) (machine int, ok bool) {
 	if i, found := d.Graph.Find(node); found {
@@ -383,6 +392,6 @@ func (d *Deployed) dialNode(node int) (*Agent, error) {
 	}
 	m := &d.spread.Machines[d.spread.At[node]]
 	return dialAt(name, "passthrough:///"+name, callWait, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return d.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
+		return d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
 	}))
 }

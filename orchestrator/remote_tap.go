@@ -77,7 +77,7 @@ const remoteFrames = 256
 func (d *Deployed) openRemoteTap(ctx context.Context, e topo.End) (*remoteTap, error) {
 	node := d.Graph.Nodes[e.Node].Name
 	m := &d.spread.Machines[d.spread.At[e.Node]]
-	c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
+	c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (d *Deployed) askClocks(ctx context.Context) error {
 	}
 	now := make([]clockOffset, len(d.spread.Machines))
 	err = d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
+		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
 		if err != nil {
 			return err
 		}

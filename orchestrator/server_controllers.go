@@ -49,5 +49,5 @@ func (d *Deployed) controllerMachine(name string) *engine.Machine {
 
 // dialController connects to a controller of a lab on several machines.
 func (d *Deployed) dialController(ctx context.Context, name string) (net.Conn, error) {
-	return d.callShare(ctx, d.controllerMachine(name), shareapi.Request{Do: shareapi.Agent, Node: name})
+	return d.CallShare(ctx, d.controllerMachine(name), shareapi.Request{Do: shareapi.Agent, Node: name})
 }

@@ -31,11 +31,11 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	if err != nil {
 		return x, err
 	}
-	st, _, err := d.Store.get()
+	st, _, err := d.Store.Get()
 	if err != nil {
 		return x, err
 	}
-	managed := d.managed(&st)
+	managed := d.Managed(&st)
 	for i := range d.Graph.Nodes {
 		n := &d.Graph.Nodes[i]
 		have := found[n.Name]

@@ -36,7 +36,7 @@ const StateDir = "/run/mcastlab"
 //	management    holds the network namespace of the management network
 //	d/NODE/       what a node that is a process keeps across restarts; its user owns it
 type Store struct {
-	lab, dir string
+	lab, Dir string
 	lock     *os.File
 }
 
@@ -76,19 +76,19 @@ func storeOf(name string) (*Store, error) {
 	if !lab.NameOK(name) {
 		return nil, fmt.Errorf("%q cannot be the name of a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
 	}
-	return &Store{lab: name, dir: filepath.Join(StateDir, name)}, nil
+	return &Store{lab: name, Dir: filepath.Join(StateDir, name)}, nil
 }
 
 // open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
 // log, if not nil, is told of the wait.
 func (s *Store) open(log func(format string, args ...any)) error {
-	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o711); err != nil {
 		return fmt.Errorf("open state of lab %s: %w", s.lab, NeedRoot(err))
 	}
 	for {
-		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(filepath.Join(s.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.dir, 0o711) == nil {
+			if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.Dir, 0o711) == nil {
 				continue // a destroy removed the folder
 			}
 			return fmt.Errorf("lock lab %s: %w", s.lab, NeedRoot(err))
@@ -107,7 +107,7 @@ func (s *Store) open(log func(format string, args ...any)) error {
 		var held, there unix.Stat_t
 		if unix.Fstat(int(f.Fd()), &held) == nil && unix.Stat(f.Name(), &there) == nil && held.Ino == there.Ino {
 			s.lock = f
-			if err := syncFolder(osDisk{}, filepath.Dir(s.dir)); err != nil {
+			if err := syncFolder(osDisk{}, filepath.Dir(s.Dir)); err != nil {
 				return errors.Join(fmt.Errorf("open state of lab %s: %w", s.lab, err), s.close())
 			}
 			return nil
@@ -115,7 +115,7 @@ func (s *Store) open(log func(format string, args ...any)) error {
 		if err := f.Close(); err != nil {
 			return fmt.Errorf("lock lab %s: %w", s.lab, err)
 		}
-		if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		if err := os.MkdirAll(s.Dir, 0o711); err != nil {
 			return fmt.Errorf("open state of lab %s: %w", s.lab, err)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Store) close() error {
 func (s *Store) intend(effect, object string) error {
 	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
 	if err == nil {
-		err = failpoint.At("write intent: "+effect, func() error { return appendTo(osDisk{}, filepath.Join(s.dir, "intents.jsonl"), append(b, '\n')) })
+		err = failpoint.At("write intent: "+effect, func() error { return appendTo(osDisk{}, filepath.Join(s.Dir, "intents.jsonl"), append(b, '\n')) })
 	}
 	if err != nil {
 		return fmt.Errorf("write intent: %w", err)
@@ -163,7 +163,7 @@ func (s *Store) put(st state) error {
 }
 
 func (s *Store) write(name string, b []byte) error {
-	path := filepath.Join(s.dir, name)
+	path := filepath.Join(s.Dir, name)
 	err := failpoint.At("write "+name, func() error { return replace(osDisk{}, path, b) })
 	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
@@ -171,9 +171,9 @@ func (s *Store) write(name string, b []byte) error {
 	return nil
 }
 
-// get reads state.json; ok is false if the lab is not deployed.
-func (s *Store) get() (st state, ok bool, err error) {
-	b, err := os.ReadFile(filepath.Join(s.dir, "state.json"))
+// Get reads state.json; ok is false if the lab is not deployed.
+func (s *Store) Get() (st state, ok bool, err error) {
+	b, err := os.ReadFile(filepath.Join(s.Dir, "state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, false, nil
 	}
@@ -188,7 +188,7 @@ func (s *Store) get() (st state, ok bool, err error) {
 
 // deployed reads the lab as it was deployed. One that another version has deployed may be unreadable.
 func (s *Store) deployed(st *state) (*lab.Lab, error) {
-	b, err := os.ReadFile(filepath.Join(s.dir, labFile))
+	b, err := os.ReadFile(filepath.Join(s.Dir, labFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("lab %s was deployed by version %s, which has left no %s: destroy it, and deploy it again", s.lab, st.Version, labFile)
@@ -207,13 +207,13 @@ func (s *Store) deployed(st *state) (*lab.Lab, error) {
 
 // under reports whether the lab was deployed under an engine.
 func (s *Store) under(e engine.Engine) bool {
-	st, ok, err := s.get()
+	st, ok, err := s.Get()
 	return err != nil || ok && st.Engine == e.Name()
 }
 
 // nodeDir makes a node's folder, open to its user alone.
 func (s *Store) nodeDir(node string) (string, error) {
-	dir := s.nodePath(node)
+	dir := s.NodePath(node)
 	err := failpoint.At("make node folder", func() error {
 		if err := os.RemoveAll(dir); err != nil { // sockets of a node that has died
 			return err
@@ -228,7 +228,7 @@ func (s *Store) nodeDir(node string) (string, error) {
 
 // dataDir makes the folder of what a node keeps, if there is none.
 func (s *Store) dataDir(node string) (string, error) {
-	dir := filepath.Join(s.dir, "d", node)
+	dir := filepath.Join(s.Dir, "d", node)
 	if err := failpoint.At("make data folder", func() error { return ownDir(dir) }); err != nil {
 		return "", fmt.Errorf("make data folder of node %s: %w", node, err)
 	}
@@ -249,21 +249,22 @@ func ownDir(dir string) error {
 // forget removes the folders of what nodes keep.
 func (s *Store) forget(nodes []string) error {
 	for _, n := range nodes {
-		if err := os.RemoveAll(filepath.Join(s.dir, "d", n)); err != nil {
+		if err := os.RemoveAll(filepath.Join(s.Dir, "d", n)); err != nil {
 			return fmt.Errorf("remove data folder of node %s: %w", n, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
+// NodePath is the folder of a node's sockets.
+func (s *Store) NodePath(node string) string { return filepath.Join(s.Dir, "n", node) }
 
 // remove removes the folder, and with it the lock.
 func (s *Store) remove() error {
 	if err := failpoint.At("remove management network", func() error { return netdev.Release(s.hubPath()) }); err != nil {
 		return fmt.Errorf("remove lab %s: %w", s.lab, err)
 	}
-	if err := failpoint.At("remove state", func() error { return os.RemoveAll(s.dir) }); err != nil {
+	if err := failpoint.At("remove state", func() error { return os.RemoveAll(s.Dir) }); err != nil {
 		return fmt.Errorf("remove state of lab %s: %w", s.lab, err)
 	}
 	// The parent goes with the last lab; if others are there it stays.
@@ -273,6 +274,6 @@ func (s *Store) remove() error {
 
 // LogFile returns where a node that is a process writes its standard error.
 func LogFile(lab, node string) string {
-	s := &Store{lab: lab, dir: filepath.Join(StateDir, lab)}
-	return s.nodePath(node) + ".log"
+	s := &Store{lab: lab, Dir: filepath.Join(StateDir, lab)}
+	return s.NodePath(node) + ".log"
 }

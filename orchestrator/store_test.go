@@ -30,7 +30,7 @@ import (
 // TestLeases: a McstID is given once in the life of a lab, whoever asks and however often
 // commands come and go.
 func TestLeases(t *testing.T) {
-	s := &Store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", Dir: t.TempDir()}
 	if _, err := (&Leases{Store: s}).Next(t.Context(), 0); err == nil {
 		t.Error("a lab that is not up has a McstID")
 	}
@@ -141,7 +141,7 @@ func TestNamesStayInside(t *testing.T) {
 // through, and not be read. What a node keeps stays, and its sockets do not.
 func TestFoldersOfNodes(t *testing.T) {
 	root(t)
-	s := &Store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", Dir: t.TempDir()}
 	for name, make := range map[string]func(string) (string, error){"sockets": s.nodeDir, "data": s.dataDir} { // independent of each other
 		dir, err := make("h0")
 		if err != nil {
@@ -221,7 +221,7 @@ func TestDestroyTrouble(t *testing.T) {
 		{"a folder with a state that was not written to its end", func(s *Store) error { return s.write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
 		{"a lab that is up", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"a lab whose state cannot be written", func(s *Store) error {
-			return errors.Join(up(s), os.Mkdir(filepath.Join(s.dir, "state.json.tmp"), 0o700), os.WriteFile(filepath.Join(s.dir, "state.json.tmp", "x"), nil, 0o600))
+			return errors.Join(up(s), os.Mkdir(filepath.Join(s.Dir, "state.json.tmp"), 0o700), os.WriteFile(filepath.Join(s.Dir, "state.json.tmp", "x"), nil, 0o600))
 		}, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"an engine that does not answer and has the lab", up, broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
 		{"an engine that does not answer and may have the lab", func(s *Store) error { return s.write("state.json", []byte("{")) },
@@ -251,13 +251,13 @@ func TestDestroyTrouble(t *testing.T) {
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || !existed {
 			t.Errorf("%s: %v, there was something: %v; want %v", c.what, err, existed, c.want)
 		}
-		if _, err := os.Stat(left.dir); (err == nil) != (c.want != nil) {
+		if _, err := os.Stat(left.Dir); (err == nil) != (c.want != nil) {
 			t.Errorf("%s: the folder: %v", c.what, err)
 		}
 		if c.want == nil && b.find == nil && !slices.Equal(b.removed, []string{name}) {
 			t.Errorf("%s: of the engine were removed %v", c.what, b.removed)
 		}
-		if _, err := os.Stat(other.dir); err != nil {
+		if _, err := os.Stat(other.Dir); err != nil {
 			t.Fatalf("%s: the neighbour's folder: %v", c.what, err)
 		}
 	}
@@ -300,14 +300,14 @@ func TestStateFirst(t *testing.T) {
 	sick, started := errors.New("it is sick"), false
 	e := &starting{broken: broken{name: "b"}, start: func() error {
 		started = true
-		st, ok, err := s.get()
+		st, ok, err := s.Get()
 		if err != nil || !ok || st.Phase != phaseDeploying || st.Engine != "b" || st.Lab != name {
 			t.Errorf("state %+v, there: %v, %v", st, ok, err)
 		}
 		if plan, err := s.deployed(&st); err != nil || !reflect.DeepEqual(plan, l) {
 			t.Errorf("plan: %+v, %v", plan, err)
 		}
-		intents, err := os.ReadFile(filepath.Join(s.dir, "intents.jsonl"))
+		intents, err := os.ReadFile(filepath.Join(s.Dir, "intents.jsonl"))
 		for _, node := range []string{"h0", "h1", "leaf0"} {
 			if err != nil || !strings.Contains(string(intents), `"effect":"start","object":"`+node+`"`) {
 				t.Errorf("intents lack %s: %v\n%s", node, err, intents)
@@ -318,7 +318,7 @@ func TestStateFirst(t *testing.T) {
 	if _, _, err := Deploy(t.Context(), l, Options{Engine: e}); !errors.Is(err, sick) || !started {
 		t.Errorf("the deployment ends with %v, and was to start nodes: %v", err, started)
 	}
-	if _, err := os.Stat(s.dir); !errors.Is(err, fs.ErrNotExist) || !slices.Contains(e.removed, name) {
+	if _, err := os.Stat(s.Dir); !errors.Is(err, fs.ErrNotExist) || !slices.Contains(e.removed, name) {
 		t.Errorf("the folder: %v; removed from the engine: %v", err, e.removed)
 	}
 }
@@ -362,7 +362,7 @@ func TestUpStays(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
-		if st, ok, err := s.get(); err != nil || !ok || st.Phase != phaseUp || len(c.b.removed) != 0 {
+		if st, ok, err := s.Get(); err != nil || !ok || st.Phase != phaseUp || len(c.b.removed) != 0 {
 			t.Fatalf("%s: afterwards the state is %+v, %v, %v; removed %v", c.what, st, ok, err, c.b.removed)
 		}
 	}
@@ -395,7 +395,7 @@ func TestOtherVersion(t *testing.T) {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}
-		if now, ok, err := s.get(); err != nil || !ok || now.Phase != phaseUp || len(e.removed) != 0 {
+		if now, ok, err := s.Get(); err != nil || !ok || now.Phase != phaseUp || len(e.removed) != 0 {
 			t.Errorf("%s: afterwards the state is %+v, %v, %v; removed %v", c.what, now, ok, err, e.removed)
 		}
 		if err := s.open(nil); err != nil {
@@ -409,7 +409,7 @@ func TestOtherVersion(t *testing.T) {
 
 // TestDamagedState: what a lab's folder says is not believed if it is not as it was written, and an older version's is.
 func TestDamagedState(t *testing.T) {
-	s := &Store{lab: "x", dir: t.TempDir()}
+	s := &Store{lab: "x", Dir: t.TempDir()}
 	l, err := lab.Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -423,7 +423,7 @@ func TestDamagedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() error {
-		_, ok, err := s.get()
+		_, ok, err := s.Get()
 		if err == nil && !ok {
 			err = errors.New("there is no state")
 		}
@@ -438,17 +438,17 @@ func TestDamagedState(t *testing.T) {
 		{labFile, `"x"`, `"y"`, "it is not as it was written"},
 		{"state.json", checksum.Key, "older", ""},
 	} {
-		b, err := os.ReadFile(filepath.Join(s.dir, c.name))
+		b, err := os.ReadFile(filepath.Join(s.Dir, c.name))
 		if err != nil || !bytes.Contains(b, []byte(c.from)) {
 			t.Fatalf("%s: %v\n%s", c.name, err, b)
 		}
-		if err := os.WriteFile(filepath.Join(s.dir, c.name), bytes.Replace(b, []byte(c.from), []byte(c.to), 1), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Dir, c.name), bytes.Replace(b, []byte(c.from), []byte(c.to), 1), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := read(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s with %s: %v", c.name, c.to, err)
 		}
-		if err := os.WriteFile(filepath.Join(s.dir, c.name), b, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Dir, c.name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,6 +29,10 @@ import (
 // Folder is where a lab keeps its state.
 func Folder(lab string) string { return filepath.Join(StateDir, lab) }
 
+// ProgramServer runs a program at a node of this server for a caller on another: it answers the request, and passes
+// what the program reads and writes over the connection.
+type ProgramServer func(ctx context.Context, d *Deployed, c net.Conn, q *shareapi.Request) error
+
 // worker is the process of a share.
 type worker struct {
 	o      Options
@@ -47,7 +51,7 @@ func ServeShare(ctx context.Context, lab string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o711); err != nil {
 		return fmt.Errorf("open the share of lab %s: %w", lab, err)
 	}
 	x := &worker{o: o, store: s, log: o.Log}
@@ -109,7 +113,7 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 	case shareapi.Busy:
 		a.Busy, err = x.busy(ctx)
 	case shareapi.Program:
-		return x.program(ctx, c, q)
+		return x.program(ctx, c, &q)
 	case shareapi.Groups:
 		return x.groups(c, q.Node)
 	case shareapi.Tap:
@@ -129,6 +133,15 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 		x.log("%s: %v", q.Do, err)
 	}
 	return shareapi.Reply(c, a, err)
+}
+
+// program runs a program at a node here, for whoever has asked.
+func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Request) error {
+	d, _, err := x.nodeHere(q.Node)
+	if err != nil {
+		return shareapi.Reply(c, shareapi.Answer{}, err)
+	}
+	return x.o.ServeProgram(ctx, d, c, q)
 }
 
 // start makes the share. What there is of the lab is removed first.
@@ -319,11 +332,11 @@ func (x *worker) remove(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"n", "d", shareapi.PeersSocket, shareapi.Socket} {
-		if err := os.RemoveAll(filepath.Join(x.store.dir, name)); err != nil {
+		if err := os.RemoveAll(filepath.Join(x.store.Dir, name)); err != nil {
 			return fmt.Errorf("remove the share of lab %s: %w", x.store.lab, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(x.store.dir, "state.json")); errors.Is(err, fs.ErrNotExist) { // the deployer is elsewhere
+	if _, err := os.Stat(filepath.Join(x.store.Dir, "state.json")); errors.Is(err, fs.ErrNotExist) { // the deployer is elsewhere
 		return x.store.remove()
 	}
 	return nil
@@ -352,7 +365,7 @@ func (x *worker) pass(c net.Conn, node, socket string) error {
 	_, _, err := x.nodeHere(node)
 	var far net.Conn
 	if err == nil {
-		far, err = net.Dial("unix", filepath.Join(x.store.nodePath(node), socket))
+		far, err = net.Dial("unix", filepath.Join(x.store.NodePath(node), socket))
 	}
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
 		return err
@@ -366,7 +379,7 @@ func (x *worker) groups(c net.Conn, node string) error {
 	_, _, err := x.nodeHere(node)
 	var far *net.UnixConn
 	if err == nil {
-		far, err = nodeapi.DialProgram(filepath.Join(x.store.nodePath(node), nodeapi.ProgramSocket))
+		far, err = nodeapi.DialProgram(filepath.Join(x.store.NodePath(node), nodeapi.ProgramSocket))
 	}
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
 		return err
@@ -412,5 +425,5 @@ func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
 
 // handMemory hands files of the shared memory of a run to a node.
 func (d *Deployed) handMemory(node int, files []*os.File) error {
-	return nodeapi.SendFiles(filepath.Join(d.Store.nodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
+	return nodeapi.SendFiles(filepath.Join(d.Store.NodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
 }

@@ -128,7 +128,7 @@ func (x *worker) dialPeer(ctx context.Context, d *Deployed, machine int, q share
 
 // listenHere makes a socket of the share's process.
 func (x *worker) listenHere(ctx context.Context, name string) (net.Listener, error) {
-	path := filepath.Join(x.store.dir, name)
+	path := filepath.Join(x.store.Dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that has died
 		return nil, fmt.Errorf("open the share of lab %s: %w", x.store.lab, err)
 	}

@@ -33,7 +33,7 @@ func sharesOf(t *testing.T) [2]*worker {
 	var all [2]*worker
 	dial := func(ctx context.Context, _ string, _ *shareapi.Share, machine int) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", filepath.Join(all[machine].store.dir, shareapi.PeersSocket))
+		return d.DialContext(ctx, "unix", filepath.Join(all[machine].store.Dir, shareapi.PeersSocket))
 	}
 	for i := range all {
 		o := Options{DialPeer: dial, Log: t.Logf}
@@ -52,7 +52,7 @@ func sharesOf(t *testing.T) [2]*worker {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		x := &worker{o: o, store: &Store{lab: l.Name, dir: dir}, log: func(string, ...any) {}, d: d}
+		x := &worker{o: o, store: &Store{lab: l.Name, Dir: dir}, log: func(string, ...any) {}, d: d}
 		p, err := x.listenHere(t.Context(), shareapi.PeersSocket)
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestFarSockets(t *testing.T) {
 	}
 	defer f.close()
 	for node, socket := range map[string]string{"h1": nodeapi.AgentSocket, "controller1": nodeapi.PeerSocket} { // independent of each other
-		c, err := net.Dial("unix", filepath.Join(all[0].store.nodePath(node), socket))
+		c, err := net.Dial("unix", filepath.Join(all[0].store.NodePath(node), socket))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +115,11 @@ func TestFarSockets(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"h0/" + nodeapi.AgentSocket, "controller2/" + nodeapi.PeerSocket, "controller1/" + nodeapi.AgentSocket} {
-		if _, err := os.Stat(filepath.Join(all[0].store.dir, "n", path)); err == nil {
+		if _, err := os.Stat(filepath.Join(all[0].store.Dir, "n", path)); err == nil {
 			t.Errorf("there is a socket for %s", path)
 		}
 	}
-	open, err := net.Dial("unix", filepath.Join(all[0].store.nodePath("h1"), nodeapi.AgentSocket))
+	open, err := net.Dial("unix", filepath.Join(all[0].store.NodePath("h1"), nodeapi.AgentSocket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestFarSockets(t *testing.T) {
 	if _, err := open.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection outlives the share")
 	}
-	if _, err := net.Dial("unix", filepath.Join(all[0].store.nodePath("h1"), nodeapi.AgentSocket)); err == nil {
+	if _, err := net.Dial("unix", filepath.Join(all[0].store.NodePath("h1"), nodeapi.AgentSocket)); err == nil {
 		t.Error("a socket outlives the share")
 	}
 }
@@ -153,7 +153,7 @@ func TestPeersMay(t *testing.T) {
 		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another machine"},
 		{shareapi.Request{Do: shareapi.Steps}, "no request of another machine"},
 	} {
-		c, err := net.Dial("unix", filepath.Join(x.store.dir, shareapi.PeersSocket))
+		c, err := net.Dial("unix", filepath.Join(x.store.Dir, shareapi.PeersSocket))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,7 +127,7 @@ func TestTrunks(t *testing.T) {
 	for _, q := range []shareapi.Request{
 		{Do: shareapi.Trunk, From: 0, VNI: 78}, {Do: shareapi.Trunk, From: 1, VNI: 77}, {Do: shareapi.Trunk, From: 5, VNI: 77}, {Do: shareapi.Trunk, From: -1, VNI: 77},
 	} {
-		c, err := net.Dial("unix", filepath.Join(all[1].store.dir, shareapi.PeersSocket))
+		c, err := net.Dial("unix", filepath.Join(all[1].store.Dir, shareapi.PeersSocket))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,8 +50,8 @@ var attackHost = []pitfall{
 		bugs: []bug{{
 			wrong: "Programs of exec are no process groups, and have no process namespace of their own",
 			edits: []patch.Edit{
-				{File: "orchestrator/program.go", Old: "Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS", New: "Cloneflags: unix.CLONE_NEWNS"},
-				{File: "orchestrator/program.go", Old: "\t\t\t\tto = -pid\n", New: ""},
+				{File: "orchestrator/programs/program.go", Old: "Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS", New: "Cloneflags: unix.CLONE_NEWNS"},
+				{File: "orchestrator/programs/program.go", Old: "\t\t\t\tto = -pid\n", New: ""},
 			},
 			test: "command TestSignalsLive", root: true,
 		}},

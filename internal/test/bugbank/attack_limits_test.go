@@ -88,16 +88,16 @@ var attackLimits = []pitfall{
 		seen: "mcastlab, with OSU's one-sided benchmarks and with UCX 1.22",
 		bugs: []bug{{
 			wrong: "Options of mpirun hide the user's variables",
-			edits: edit("orchestrator/program_settings.go", "if _, ok := os.LookupEnv(prefix + s.name); !ok {", "if prefix != \"\" || os.Getenv(s.name) == \"\" {"),
-			test:  "orchestrator TestSettings",
+			edits: edit("orchestrator/programs/settings.go", "if _, ok := os.LookupEnv(prefix + s.name); !ok {", "if prefix != \"\" || os.Getenv(s.name) == \"\" {"),
+			test:  "orchestrator/programs TestSettings",
 		}, {
 			wrong: "One-sided communication goes by what has no atomics",
-			edits: edit("orchestrator/program_settings.go", `{"osc", "^rdma"}`, `{"osc", "^ucx"}`),
+			edits: edit("orchestrator/programs/settings.go", `{"osc", "^rdma"}`, `{"osc", "^ucx"}`),
 			test:  "command TestLiveOneSided", root: true,
 		}, {
 			wrong: "UCX 1.22 looks for a route of the kernel",
-			edits: edit("orchestrator/program.go", "\t\town = append(own, ProgramSettings()...)\n", ""),
-			test:  "orchestrator TestSettings",
+			edits: edit("orchestrator/programs/program.go", "\t\town = append(own, ProgramSettings()...)\n", ""),
+			test:  "orchestrator/programs TestSettings",
 		}},
 	},
 	{

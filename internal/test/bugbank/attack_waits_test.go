@@ -68,8 +68,8 @@ var attackWaits = []pitfall{
 		seen: "mcastlab: in a dilated lab `ib_write_bw` printed 108 MB/s as a workload and 1,956 by `exec`",
 		bugs: []bug{{
 			wrong: "Each way to start a program chooses its clock",
-			edits: edit("orchestrator/program_jobs.go", "\tx.tagged = p.MPI\n", "\tx.tagged, x.Clock = p.MPI, \"\"\n"),
-			test:  "orchestrator TestProgramEnvironments",
+			edits: edit("orchestrator/programs/jobs.go", "\tx.tagged = p.MPI\n", "\tx.tagged, x.Clock = p.MPI, \"\"\n"),
+			test:  "orchestrator/programs TestProgramEnvironments",
 		}},
 	},
 	{

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"context"
@@ -16,23 +16,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
-)
-
-// The lower halves of the addresses of programs' groups. Runs lease those below, and lab files may name those above. They are
-// taken in turn, and after the last the first come again: by then the fabric has long forgotten that group.
-const (
-	ProgramGroupFirst = 0xf001
-	programGroupLast  = bcast.NamedGroupFirst - 1
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // nextProgramGroup returns the next McstID for programs. Commands that run at the same time get different ones.
-func (d *Deployed) nextProgramGroup() (id uint32, err error) {
+func nextProgramGroup(d *orchestrator.Deployed) (id uint32, err error) {
 	fail := func(err error) (uint32, error) { return 0, fmt.Errorf("find a group address for programs: %w", err) }
-	f, err := os.OpenFile(filepath.Join(d.Store.dir, "groups"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(d.Store.Dir, "groups"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fail(err)
 	}
@@ -45,8 +38,8 @@ func (d *Deployed) nextProgramGroup() (id uint32, err error) {
 		return fail(err)
 	}
 	lower := binary.LittleEndian.Uint32(b[:]) + 1
-	if lower < ProgramGroupFirst || lower > programGroupLast {
-		lower = ProgramGroupFirst
+	if lower < orchestrator.ProgramGroupFirst || lower > orchestrator.ProgramGroupLast {
+		lower = orchestrator.ProgramGroupFirst
 	}
 	binary.LittleEndian.PutUint32(b[:], lower)
 	if _, err := f.WriteAt(b[:], 0); err != nil {
@@ -55,21 +48,23 @@ func (d *Deployed) nextProgramGroup() (id uint32, err error) {
 	return d.Graph.Groups.Net() | lower, nil
 }
 
-// gid returns an address of the lab as programs see it.
-func (d *Deployed) gid(ip uint32) nodeapi.GID { return wire.AddrIn(d.Graph.IPv6, ip).As16() }
+// groupGID returns an address of the lab as programs see it.
+func groupGID(d *orchestrator.Deployed, ip uint32) nodeapi.GID {
+	return wire.AddrIn(d.Graph.IPv6, ip).As16()
+}
 
 // groupOffers are connections that offer groups to programs at hosts.
 type groupOffers struct {
-	d     *Deployed
+	d     *orchestrator.Deployed
 	hosts []string
 	at    []*nodeapi.Groups
 }
 
 // offerAt connects to hosts, each of which is named once.
-func (d *Deployed) offerAt(hosts []string) (*groupOffers, error) {
+func offerAt(d *orchestrator.Deployed, hosts []string) (*groupOffers, error) {
 	o := &groupOffers{d: d, hosts: hosts}
 	for _, h := range hosts {
-		conn, err := d.dialProgram(h)
+		conn, err := dialProgram(d, h)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("offer groups at %s: %w", h, err), o.close())
 		}
@@ -79,15 +74,15 @@ func (d *Deployed) offerAt(hosts []string) (*groupOffers, error) {
 }
 
 // dialProgram connects to a host's ProgramSocket, wherever the host is.
-func (d *Deployed) dialProgram(host string) (io.ReadWriteCloser, error) {
-	if d.spread == nil {
-		return nodeapi.DialProgram(filepath.Join(d.Store.nodePath(host), nodeapi.ProgramSocket))
+func dialProgram(d *orchestrator.Deployed, host string) (io.ReadWriteCloser, error) {
+	if d.OnOneServer() {
+		return nodeapi.DialProgram(filepath.Join(d.Store.NodePath(host), nodeapi.ProgramSocket))
 	}
-	at, ok := d.machineOf(host)
+	server, ok := d.ServerOf(host)
 	if !ok {
 		return nil, fmt.Errorf("no machine of lab %s has it", d.Lab.Name)
 	}
-	c, err := d.callShare(context.Background(), &d.spread.Machines[at], shareapi.Request{Do: shareapi.Groups, Node: host})
+	c, err := d.CallShare(context.Background(), server, shareapi.Request{Do: shareapi.Groups, Node: host})
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +99,11 @@ func (o *groupOffers) close() error {
 
 // next offers the next group at all of the hosts.
 func (o *groupOffers) next(bound bool) (id uint32, err error) {
-	if id, err = o.d.nextProgramGroup(); err != nil {
+	if id, err = nextProgramGroup(o.d); err != nil {
 		return 0, err
 	}
 	for i, g := range o.at {
-		if err := g.Offer(o.d.gid(id), bound); err != nil {
+		if err := g.Offer(groupGID(o.d, id), bound); err != nil {
 			return 0, fmt.Errorf("offer group %v at %s: %w", wire.AddrOf(id), o.hosts[i], err)
 		}
 	}
@@ -117,8 +112,8 @@ func (o *groupOffers) next(bound bool) (id uint32, err error) {
 
 // leaseGroups gives programs at hosts, each of which is named once, the groups that they want, until the caller calls end. All that they have
 // goes then.
-func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
-	o, err := d.offerAt(hosts)
+func leaseGroups(d *orchestrator.Deployed, hosts []string) (end func(), err error) {
+	o, err := offerAt(d, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +128,7 @@ func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
 	}
 	refused := make(chan error, len(hosts))
 	for _, h := range hosts {
-		conn, err := d.dialProgram(h)
+		conn, err := dialProgram(d, h)
 		if err != nil {
 			end()
 			return nil, fmt.Errorf("lease groups at %s: %w", h, err)
@@ -145,7 +140,7 @@ func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
 			defer heard()
 			err := nodeapi.LeaseGroups(conn, heard, func() (nodeapi.GID, error) {
 				id, err := o.next(false)
-				return d.gid(id), err
+				return groupGID(d, id), err
 			})
 			if err != nil {
 				refused <- fmt.Errorf("lease groups at %s: %w", h, err)
@@ -168,8 +163,8 @@ const bindPoll = 20 * time.Millisecond
 // Bind makes a group of one queue pair at each of the hosts: of a program that connects it to the group's address. The first host
 // registers it. say is told what a user has to know, line by line. It returns nil when all members have left, and then, as when
 // it is interrupted, all is taken back.
-func (d *Deployed) Bind(ctx context.Context, hosts []string, say func(format string, args ...any)) (err error) {
-	o, err := d.offerAt(hosts)
+func Bind(ctx context.Context, d *orchestrator.Deployed, hosts []string, say func(format string, args ...any)) (err error) {
+	o, err := offerAt(d, hosts)
 	if err != nil {
 		return err
 	}
@@ -179,7 +174,7 @@ func (d *Deployed) Bind(ctx context.Context, hosts []string, say func(format str
 		return err
 	}
 	say("group %v: connect an RC queue pair at each of %s to it, with PSN 0 both ways", d.Graph.Addr(id), strings.Join(hosts, ", "))
-	b := &binding{o: o, gid: d.gid(id), qpns: make([]uint32, len(hosts)), say: say}
+	b := &binding{o: o, gid: groupGID(d, id), qpns: make([]uint32, len(hosts)), say: say}
 	for _, step := range []func() (bool, error){b.gather, b.activate, b.watch} {
 		for done := false; !done; {
 			select {
@@ -236,7 +231,7 @@ func (b *binding) gather() (done bool, err error) {
 	}
 	for i, h := range b.o.hosts[1:] {
 		n, _ := b.o.d.Graph.Find(h)
-		if err := b.o.at[0].Member(b.gid, b.o.d.gid(b.o.d.Graph.Nodes[n].IP), b.qpns[i+1]); err != nil {
+		if err := b.o.at[0].Member(b.gid, groupGID(b.o.d, b.o.d.Graph.Nodes[n].IP), b.qpns[i+1]); err != nil {
 			return false, fmt.Errorf("name the member at %s: %w", h, err)
 		}
 	}

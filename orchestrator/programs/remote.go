@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -28,15 +29,15 @@ import (
 
 // remoteProgram is where a program is, and what it is told.
 type remoteProgram struct {
-	d       *Deployed
+	d       *orchestrator.Deployed
 	machine *engine.Machine
 	run     shareapi.Run
 	asked   func(host int, command string, err error) // of mpirun: what it wants to run elsewhere
 }
 
 // remotePrograms prepares a program at each of the nodes, on their machines.
-func (d *Deployed) remotePrograms(at []engine.Running, x *Execution) (all []*program, err error) {
-	since, err := d.since()
+func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution) (all []*program, err error) {
+	since, err := deployedSince(d)
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +46,12 @@ func (d *Deployed) remotePrograms(at []engine.Running, x *Execution) (all []*pro
 		return nil, fmt.Errorf("exec %s: %w", x.Argv[0], err)
 	}
 	for _, n := range at {
-		machine, ok := d.machineOf(n.Name)
+		server, ok := d.ServerOf(n.Name)
 		if !ok {
 			return nil, fmt.Errorf("exec at %s: no machine of lab %s has it", n.Name, d.Lab.Name)
 		}
 		all = append(all, &program{lab: d.Lab.Name, node: n.Name, start: programStart{Argv: x.Argv}, remote: &remoteProgram{
-			d: d, machine: &d.spread.Machines[machine],
+			d: d, machine: server,
 			run: shareapi.Run{
 				Argv: x.Argv, Env: os.Environ(), Dir: dir, Since: since, Library: x.Library, Clock: x.Clock, Root: x.Root, InTurns: x.inTurns,
 			},
@@ -73,7 +74,7 @@ func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Wr
 		}
 	}
 	defer restore()
-	c, err := p.remote.d.callShare(ctx, p.remote.machine, shareapi.Request{Do: shareapi.Program, Node: p.node, Run: &q})
+	c, err := p.remote.d.CallShare(ctx, p.remote.machine, shareapi.Request{Do: shareapi.Program, Node: p.node, Run: &q})
 	if err != nil {
 		return 0, fmt.Errorf("exec %s at %s: %w", p.start.Argv[0], p.node, err)
 	}

@@ -1,6 +1,8 @@
 //go:build linux
 
-package orchestrator
+// Package programs runs programs of this server at the nodes of a lab: for exec, shell and mpirun, and as the ranks of
+// workloads. A program is in the network namespace of its node, and has the NIC of a host by libibverbs.
+package programs
 
 import (
 	"context"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -48,7 +51,7 @@ func NewExecution(argv []string, library string, mpi bool) Execution {
 // the largest exit code. With several nodes each line is preceded by the node's name. The program is in the
 // node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with
 // its node.
-func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) {
+func Exec(ctx context.Context, d *orchestrator.Deployed, x Execution) (code int, err error) {
 	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return 0, err
@@ -66,7 +69,7 @@ func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) 
 	if len(at) == 0 {
 		return 0, fmt.Errorf("exec at %q: no running node has that name", x.Pattern)
 	}
-	all, err := d.programs(at, &x)
+	all, err := prepareAll(d, at, &x)
 	if err != nil {
 		return 0, err
 	}
@@ -88,19 +91,19 @@ func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) 
 	return slices.Max(codes), errors.Join(errs...)
 }
 
-// programs prepares a program at each of the nodes. On other machines that is done there.
-func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, err error) {
-	if d.spread != nil {
-		return d.remotePrograms(at, x)
+// prepareAll prepares a program at each of the nodes. On other machines that is done there.
+func prepareAll(d *orchestrator.Deployed, at []engine.Running, x *Execution) (all []*program, err error) {
+	if !d.OnOneServer() {
+		return remotePrograms(d, at, x)
 	}
-	hosts, err := d.hosts()
+	hosts, err := d.HostsFile()
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range at {
-		s := programSite{node: n.Name, pid: n.PID, lab: d.Lab.Name, dir: d.Store.nodePath(n.Name), hosts: hosts, why: d.withoutNIC(n.Name, x)}
+		s := programSite{node: n.Name, pid: n.PID, lab: d.Lab.Name, dir: d.Store.NodePath(n.Name), hosts: hosts, why: withoutNIC(d, n.Name, x)}
 		if s.why == nil {
-			if s.since, err = d.since(); err != nil {
+			if s.since, err = deployedSince(d); err != nil {
 				return nil, err
 			}
 		}
@@ -143,11 +146,11 @@ func (x *Execution) program(s programSite) (*program, error) {
 }
 
 // WithoutNIC returns why programs at a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.
-func (d *Deployed) WithoutNIC(node, library string) error {
-	return d.withoutNIC(node, &Execution{Library: library})
+func WithoutNIC(d *orchestrator.Deployed, node, library string) error {
+	return withoutNIC(d, node, &Execution{Library: library})
 }
 
-func (d *Deployed) withoutNIC(node string, x *Execution) error {
+func withoutNIC(d *orchestrator.Deployed, node string, x *Execution) error {
 	id, ok := d.Graph.Find(node)
 	switch {
 	case !ok:

@@ -1,11 +1,13 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // udTick is how long UCX waits for an answer to a datagram before it sends it again, and udTickMax the longest that is
@@ -55,8 +57,8 @@ func unset(prefix string, all ...setting) (left []setting) {
 func ProgramSettings() []string { return assignments(unset("", programSettings()...)) }
 
 // MPISettings returns the variables and the options of mpirun that an MPI program at the lab is given since the user has not set them.
-func (d *Deployed) MPISettings() ([]string, error) {
-	r, err := d.clock(nil)
+func MPISettings(d *orchestrator.Deployed) ([]string, error) {
+	r, err := d.RestClock(nil)
 	if err != nil {
 		return nil, err
 	}

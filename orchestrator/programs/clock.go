@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // What the clocks of a program at a node show (Execution.Clock).
@@ -54,9 +56,9 @@ func (x *Execution) byKernelStamps() bool {
 	return x.Clock == ClockAuto && !x.inTurns && slices.Contains(stamped, filepath.Base(x.Argv[0]))
 }
 
-// since returns when the lab was deployed, in seconds since 1970: then its time begins for programs.
-func (d *Deployed) since() (int64, error) {
-	st, ok, err := d.Store.get()
+// deployedSince returns when the lab was deployed, in seconds since 1970: then its time begins for programs.
+func deployedSince(d *orchestrator.Deployed) (int64, error) {
+	st, ok, err := d.Store.Get()
 	if err == nil && !ok {
 		err = errors.New("the lab is not deployed any more")
 	}
@@ -107,10 +109,10 @@ func appendPreload(env []string, path string) []string {
 
 // LabTime reports whether a program at a node is shown the lab's time, unless it is to see this machine's, and how long
 // a second of it takes while no run sets another dilation.
-func (d *Deployed) LabTime(node string, x *Execution) (dilation float64, shown bool) {
-	if d.WithoutNIC(node, x.Library) != nil || x.withoutLabTime() != nil || x.byKernelStamps() {
+func LabTime(d *orchestrator.Deployed, node string, x *Execution) (dilation float64, shown bool) {
+	if WithoutNIC(d, node, x.Library) != nil || x.withoutLabTime() != nil || x.byKernelStamps() {
 		return 0, false
 	}
-	r, err := d.clock(nil)
+	r, err := d.RestClock(nil)
 	return r.Dilation, err == nil
 }

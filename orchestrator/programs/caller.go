@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"bufio"
@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // The share is in a container, and programs at nodes are the machine's. So the share starts this binary again, with the verb
@@ -46,9 +47,9 @@ type callerAnswer struct {
 	Ended *shareapi.Ended `json:"ended,omitempty"`
 }
 
-// program runs a program at a node here, for whoever has asked.
-func (x *worker) program(ctx context.Context, c net.Conn, q shareapi.Request) error {
-	k, err := x.called(ctx, q)
+// ServeProgram runs a program at a node of this server for a caller on another. It is a ProgramServer.
+func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error {
+	k, err := orderOf(ctx, d, q)
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || k == nil {
 		return err
 	}
@@ -64,21 +65,17 @@ func (x *worker) program(ctx context.Context, c net.Conn, q shareapi.Request) er
 	return err
 }
 
-// called returns what the process is told.
-func (x *worker) called(ctx context.Context, q shareapi.Request) (*callerOrder, error) {
-	d, _, err := x.nodeHere(q.Node)
-	if err != nil {
-		return nil, err
-	}
+// orderOf returns what the process that runs the program is told.
+func orderOf(ctx context.Context, d *orchestrator.Deployed, q *shareapi.Request) (*callerOrder, error) {
 	if q.Run == nil || len(q.Run.Argv) == 0 {
 		return nil, errors.New("a program without a name")
 	}
-	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}
-	k := &callerOrder{Run: *q.Run, Lab: x.store.lab, Node: q.Node, Dir: x.store.nodePath(q.Node)}
-	if k.Hosts, err = d.hosts(); err != nil {
+	k := &callerOrder{Run: *q.Run, Lab: d.Lab.Name, Node: q.Node, Dir: d.Store.NodePath(q.Node)}
+	if k.Hosts, err = d.HostsFile(); err != nil {
 		return nil, err
 	}
 	for _, n := range found {
@@ -89,7 +86,7 @@ func (x *worker) called(ctx context.Context, q shareapi.Request) (*callerOrder, 
 	if k.PID == 0 {
 		return nil, fmt.Errorf("node %s is not running", q.Node)
 	}
-	if why := d.withoutNIC(q.Node, &Execution{Library: k.Run.Library, inTurns: k.Run.InTurns}); why != nil {
+	if why := withoutNIC(d, q.Node, &Execution{Library: k.Run.Library, inTurns: k.Run.InTurns}); why != nil {
 		k.Why = why.Error()
 	}
 	return k, nil

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -77,9 +78,9 @@ func (s *programStart) showScratch() error {
 // MPIRun runs an MPI program by Open MPI's mpirun, rank i at hosts[i], and returns mpirun's exit code. A host may
 // occur several times. The ranks use the NICs of their hosts by UCX, and the launcher the management
 // network. x.Pattern does not count.
-func (d *Deployed) MPIRun(ctx context.Context, hosts []string, x Execution) (code int, err error) {
+func MPIRun(ctx context.Context, d *orchestrator.Deployed, hosts []string, x Execution) (code int, err error) {
 	failed := func(err error) (int, error) { return 0, fmt.Errorf("mpirun %s: %w", x.Argv[0], err) }
-	all, err := d.mpi(ctx, hosts, &x)
+	all, err := mpiCommand(ctx, d, hosts, &x)
 	if err != nil {
 		return failed(err)
 	}
@@ -88,7 +89,7 @@ func (d *Deployed) MPIRun(ctx context.Context, hosts []string, x Execution) (cod
 		for _, p := range all {
 			names = append(names, p.node)
 		}
-		end, err := d.leaseGroups(names)
+		end, err := leaseGroups(d, names)
 		if err != nil {
 			return failed(err)
 		}
@@ -216,13 +217,13 @@ func (h *launchListener) close() {
 	h.all.Wait()
 }
 
-// mpi prepares mpirun at the host of rank 0 and its daemons at the others, with ranks at hosts.
-func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all []*program, err error) {
-	at, err := d.mpiHosts(ctx, ranks, x)
+// mpiCommand prepares mpirun at the host of rank 0 and its daemons at the others, with ranks at hosts.
+func mpiCommand(ctx context.Context, d *orchestrator.Deployed, ranks []string, x *Execution) (all []*program, err error) {
+	at, err := mpiHosts(ctx, d, ranks, x)
 	if err != nil {
 		return nil, err
 	}
-	if all, err = d.programs(at, x); err != nil {
+	if all, err = prepareAll(d, at, x); err != nil {
 		return nil, err
 	}
 	states, err := d.States(ctx)
@@ -233,7 +234,7 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 	for _, n := range at[1:] {
 		m.Ask = append(m.Ask, n.Name)
 	}
-	if d.spread != nil {
+	if !d.OnOneServer() {
 		for _, p := range all {
 			p.remote.run.Scratch = true
 		}
@@ -247,12 +248,12 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 }
 
 // mpiHosts returns the nodes of the hosts at which ranks are, each once.
-func (d *Deployed) mpiHosts(ctx context.Context, ranks []string, x *Execution) (at []engine.Running, err error) {
-	st, _, err := d.Store.get()
+func mpiHosts(ctx context.Context, d *orchestrator.Deployed, ranks []string, x *Execution) (at []engine.Running, err error) {
+	st, _, err := d.Store.Get()
 	if err != nil {
 		return nil, err
 	}
-	if !d.managed(&st) {
+	if !d.Managed(&st) {
 		return nil, fmt.Errorf("lab %s has no management network, by which mpirun starts ranks: mcastlab deploy --management", d.Lab.Name)
 	}
 	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
@@ -267,7 +268,7 @@ func (d *Deployed) mpiHosts(ctx context.Context, ranks []string, x *Execution) (
 		if slices.ContainsFunc(at, func(n engine.Running) bool { return n.Name == h }) {
 			continue
 		}
-		if why := d.WithoutNIC(h, x.Library); why != nil {
+		if why := WithoutNIC(d, h, x.Library); why != nil {
 			return nil, fmt.Errorf("a rank at %s: %w", h, why)
 		}
 		if running[h].PID <= 0 {

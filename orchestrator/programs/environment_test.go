@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"os"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // TestProgramEnvironments: in a dilated lab a program has the same environment whatever starts it, with the lab's time in it; what mpirun
@@ -37,11 +38,11 @@ func TestProgramEnvironments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{Graph: g, Lab: l}
+	d := &orchestrator.Deployed{Graph: g, Lab: l}
 	argv := []string{"sh", "-c", "true"}
 	for _, mpi := range []bool{false, true} {
 		label := map[bool]string{false: "alone", true: "mpi"}[mpi]
-		_, workload, err := newProgramJob(&ProgramJob{
+		_, workload, err := newProgramJob(&orchestrator.ProgramJob{
 			Deployed: d, Folder: folder, Workload: runner.Workload{Label: label, Prepared: apps.Prepared{Hosts: []int{0}}},
 			Program: apps.HostProgram{Argv: argv, MPI: mpi},
 		})

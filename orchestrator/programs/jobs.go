@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package programs
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -28,14 +29,14 @@ var (
 
 // programJob is a job with where its programs run and write.
 type programJob struct {
-	*ProgramJob
+	*orchestrator.ProgramJob
 	hosts []string // by rank
 	dir   string   // in the run's folder, of what they write
 }
 
 // PrepareJob prepares a workload whose ranks are programs of this server. It is a ProgramPreparer. Exit codes are
 // results, and what keeps programs from being started is an error.
-func PrepareJob(job *ProgramJob) (run func(context.Context) error, err error) {
+func PrepareJob(job *orchestrator.ProgramJob) (run func(context.Context) error, err error) {
 	j, x, err := newProgramJob(job)
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func PrepareJob(job *ProgramJob) (run func(context.Context) error, err error) {
 }
 
 // newProgramJob makes the folder of a job's output, and returns what is to be executed.
-func newProgramJob(job *ProgramJob) (j *programJob, x Execution, err error) {
+func newProgramJob(job *orchestrator.ProgramJob) (j *programJob, x Execution, err error) {
 	p := &job.Program
 	j = &programJob{ProgramJob: job, dir: filepath.Join(programsDir, job.Workload.Label)}
 	for _, h := range job.Workload.Hosts {
@@ -82,7 +83,7 @@ func (j *programJob) each(ctx context.Context, x Execution) error {
 			return fmt.Errorf("run %s: the node %s of rank %d does not run", x.Argv[0], h, i)
 		}
 	}
-	all, err := j.Deployed.programs(at, &x)
+	all, err := prepareAll(j.Deployed, at, &x)
 	if err != nil {
 		return err
 	}
@@ -145,9 +146,9 @@ func (j *programJob) mpirun(ctx context.Context, x Execution) error {
 	}
 	x.Out, x.ErrOut = split, errOut
 	e := apps.Exit{Rank: -1, Host: j.hosts[0], From: j.Now()}
-	e.Code, err = j.Deployed.MPIRun(ctx, j.hosts, x)
+	e.Code, err = MPIRun(ctx, j.Deployed, j.hosts, x)
 	e.To = j.Now()
-	if errors.Is(context.Cause(ctx), ErrTimeout) && err != nil { // which daemon was the first to end says nothing
+	if errors.Is(context.Cause(ctx), orchestrator.ErrTimeout) && err != nil { // which daemon was the first to end says nothing
 		e.Code, err = signalBase+int(syscall.SIGTERM), nil
 	}
 	j.judge(ctx, &e, errOut)
@@ -165,9 +166,9 @@ func (j *programJob) mpirun(ctx context.Context, x Execution) error {
 
 // judge says of a program that has ended why it was ended, if it was, and of one that has failed what it said last.
 func (j *programJob) judge(ctx context.Context, x *apps.Exit, errOut *outputFile) {
-	if why := context.Cause(ctx); errors.Is(why, ErrTimeout) || errors.Is(why, errOthers) || errors.Is(why, ErrStuck) {
+	if why := context.Cause(ctx); errors.Is(why, orchestrator.ErrTimeout) || errors.Is(why, errOthers) || errors.Is(why, orchestrator.ErrStuck) {
 		x.Why = why.Error()
-		if errors.Is(why, ErrTimeout) {
+		if errors.Is(why, orchestrator.ErrTimeout) {
 			x.Timeout = j.Program.Timeout
 		}
 	}
