@@ -49,8 +49,8 @@ type glimpse struct {
 }
 
 // newSight takes over the descriptors of a thread's page and of its folder of procfs.
-func newSight(seat, folder int) (v *sight, err error) {
-	v = &sight{seat: seat, folder: folder, stat: -1, sched: -1, syscall: -1, acc: -1}
+func newSight(seat, folder int) (_ *sight, err error) {
+	v := &sight{seat: seat, folder: folder, stat: -1, sched: -1, syscall: -1, acc: -1}
 	defer func() {
 		if err != nil {
 			v.close()
@@ -177,7 +177,10 @@ func (v *sight) byItself(text string) bool {
 }
 
 // forPrograms are calls that wait for other programs, and hardly ever for the machine.
-var forPrograms = []int{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_OPENAT, unix.SYS_FUTEX, unix.SYS_WAIT4, unix.SYS_WAITID, unix.SYS_SPLICE, unix.SYS_TEE, unix.SYS_FLOCK}
+var forPrograms = []int{
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_OPENAT,
+	unix.SYS_FUTEX, unix.SYS_WAIT4, unix.SYS_WAITID, unix.SYS_SPLICE, unix.SYS_TEE, unix.SYS_FLOCK,
+}
 
 // settledIn reports whether a thread that sleeps as it did at the look before, since then, may be taken to wait for another program.
 func (v *sight) settledIn(g glimpse, now time.Time) bool {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
@@ -56,5 +58,44 @@ func TestPipelines(t *testing.T) {
 				before = now
 			}
 		})
+	}
+}
+
+// TestSightRefused: a program may send any descriptors in place of its page and its folder of procfs. They are refused, and closed.
+func TestSightRefused(t *testing.T) {
+	page := func(seals int) int {
+		fd, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err == nil && seals != 0 {
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	folder := func(name string) int {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	for name, fds := range map[string][2]int{
+		"a page that can shrink":  {page(0), folder("/proc/thread-self")},
+		"a folder of files":       {page(unix.F_SEAL_SHRINK), folder(t.TempDir())},
+		"another folder of proc":  {page(unix.F_SEAL_SHRINK), folder("/proc")},
+		"a folder for a page":     {folder("/"), folder("/proc/thread-self")},
+		"a page for a folder":     {page(unix.F_SEAL_SHRINK), page(unix.F_SEAL_SHRINK)},
+		"no descriptors that are": {-1, -1},
+	} {
+		v, err := newSight(fds[0], fds[1])
+		if v != nil || err == nil {
+			t.Errorf("%s: %v, %v", name, v, err)
+		}
+		for _, fd := range fds {
+			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+				t.Errorf("%s: descriptor %d stays open", name, fd)
+			}
+		}
 	}
 }
