@@ -73,12 +73,12 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 	states := d.Look(c.Context)
 	if c.String("format") == "json" {
 		all := map[string]any{"schema": "mcastlab/inspect/v1", "lab": name, "runtime": e.Name(), "nodes": states}
-		if t := d.Trunks(c.Context); len(t) > 0 {
+		if t := d.Access.Trunks(c.Context); len(t) > 0 {
 			all["trunks"] = t
 		}
 		err = writeJSON(p.out, all)
 	} else {
-		err = errors.Join(writeNodes(p.out, states), writeTrunks(p.out, d.Trunks(c.Context)))
+		err = errors.Join(writeNodes(p.out, states), writeTrunks(p.out, d.Access.Trunks(c.Context)))
 	}
 	if err != nil {
 		return err

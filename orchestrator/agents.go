@@ -37,10 +37,7 @@ const MessageMax = 16 << 20
 
 // connect reaches the agents of all nodes, which must be there.
 func (d *Deployed) connect(ctx context.Context) error {
-	if d.spread != nil {
-		return d.open()
-	}
-	if err := d.Each(func(i int) error { return d.listens(ctx, i) }); err != nil {
+	if err := d.Access.Await(ctx); err != nil {
 		return err
 	}
 	return d.open()
@@ -52,7 +49,7 @@ func (d *Deployed) open() error {
 		return err
 	}
 	return d.Each(func(i int) (err error) {
-		d.Nodes[i], err = d.dialNode(i)
+		d.Nodes[i], err = d.Access.Dial(i)
 		return err
 	})
 }

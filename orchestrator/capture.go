@@ -41,13 +41,7 @@ const tapIntervalMs = 100
 // newTap opens a capture of a port; it is written to w.
 func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
 	port := d.Graph.PortName(e)
-	var from frameSource
-	var err error
-	if d.spread != nil {
-		from, err = d.openRemoteTap(ctx, e)
-	} else {
-		from, err = d.openTap(ctx, e)
-	}
+	from, err := d.Access.Tap(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", port, err)
 	}
@@ -58,15 +52,15 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	return &tap{frameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
-// openTap opens the socket of a capture on this machine.
-func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
-	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
+// Tap opens the socket of a capture on this machine.
+func (l *localNodes) Tap(ctx context.Context, e topo.End) (frameSource, error) {
+	found, err := l.d.Options.Engine.Find(ctx, l.d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}
 	pid := 0
 	for _, n := range found {
-		if n.Name == d.Graph.Nodes[e.Node].Name {
+		if n.Name == l.d.Graph.Nodes[e.Node].Name {
 			pid = n.PID
 		}
 	}
@@ -77,7 +71,7 @@ func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: d.Graph.PortName(e)}}, d.trains())
+	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: l.d.Graph.PortName(e)}}, l.d.trains())
 	if err = errors.Join(err, space.Close()); err != nil {
 		return nil, err
 	}
@@ -85,7 +79,7 @@ func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
 	if err != nil {
 		return nil, errors.Join(err, files[0].Close())
 	}
-	return &localTap{p: live.NewIO(int(files[0].Fd()), d.trains()), f: files[0], mono: mono}, nil
+	return &localTap{p: live.NewIO(int(files[0].Fd()), l.d.trains()), f: files[0], mono: mono}, nil
 }
 
 // run captures until ctx ends or more frames than max have been taken, if max is not 0.

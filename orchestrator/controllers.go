@@ -47,13 +47,10 @@ func (d *Deployed) openPlane() error {
 	}
 	p := &ControlPlane{lab: d.Lab.Name}
 	var all []controllers.Replica
-	dial := nodeapi.Plain()
+	var dial []grpc.DialOption
 	for _, n := range names {
-		r := controllers.Replica{ID: n, Target: "unix:" + d.agentSocket(n)}
-		if d.spread != nil {
-			r.Target, r.Address = "passthrough:///"+n, d.controllerMachine(n).String()
-			dial = append(nodeapi.Plain(), grpc.WithContextDialer(d.dialController))
-		}
+		r, by := d.Access.Controller(n)
+		dial = append(nodeapi.Plain(), by...)
 		all = append(all, r)
 		conn, err := grpc.NewClient(r.Target, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		if err != nil {
@@ -189,7 +186,7 @@ func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error
 func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
 	r, err := d.RestClock(rate)
 	if err == nil {
-		err = d.askClocks(ctx)
+		err = d.Access.AskClocks(ctx)
 	}
 	if err != nil {
 		return err

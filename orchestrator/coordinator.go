@@ -13,14 +13,11 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Coordinator makes the coordinator of a run in virtual time, of which servers beside this one hand their nodes the memory.
-func (d *Deployed) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error) {
-	if d.spread == nil {
-		return lockstep.NewCoordinator(cfg)
-	}
-	all := make([]*lockstep.Machine, len(d.spread.Machines))
-	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Steps})
+// Coordinator makes the coordinator of a run in virtual time. Each server hands its nodes their memory.
+func (s *serverNodes) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error) {
+	all := make([]*lockstep.Machine, len(s.placement.Machines))
+	err := s.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Steps})
 		if err == nil {
 			all[i] = lockstep.NewMachine(m.String(), c)
 		}
@@ -34,26 +31,15 @@ func (d *Deployed) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.
 		}
 		return nil, err
 	}
-	return lockstep.NewSpread(cfg, all, d.spread.At)
+	return lockstep.NewSpread(cfg, all, s.placement.At)
 }
 
-// HandOver hands the nodes the memory of a run, unless their servers have.
-func (d *Deployed) HandOver(c *lockstep.Coordinator) error {
-	if d.spread != nil {
-		return nil
-	}
-	return c.HandOver(d.handMemory)
-}
+// HandOver does nothing: the servers have handed over the memory.
+func (s *serverNodes) HandOver(*lockstep.Coordinator) error { return nil }
 
-// TagKey returns a key of frames' tags for a run of a lab over machines, whose network others may reach; nil for another.
-func (d *Deployed) TagKey() []byte {
-	if d.spread == nil {
-		return nil
-	}
+// TagKey returns a key of frames' tags: others may reach the network between servers.
+func (s *serverNodes) TagKey() []byte {
 	key := make([]byte, lockstep.TagKey)
 	_, _ = rand.Read(key) // it never fails
 	return key
 }
-
-// OnOneServer reports whether all nodes of the lab are on this server.
-func (d *Deployed) OnOneServer() bool { return d.spread == nil }

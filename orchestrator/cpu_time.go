@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
@@ -15,14 +14,10 @@ import (
 )
 
 // CPUTime returns the CPU time that the lab has taken so far, in seconds, by machine.
-func (d *Deployed) CPUTime(ctx context.Context) ([]float64, error) {
-	if d.spread == nil {
-		s, err := cpuTimeHere(ctx, d.Options.Engine, d.Lab.Name)
-		return []float64{s}, err
-	}
-	all := make([]float64, len(d.spread.Machines))
-	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		a, err := d.askShare(ctx, m, shareapi.Request{Do: shareapi.Busy})
+func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
+	all := make([]float64, len(s.placement.Machines))
+	err := s.eachMachine(func(i int, m *engine.Machine) error {
+		a, err := s.askShare(ctx, m, shareapi.Request{Do: shareapi.Busy})
 		all[i] = a.Busy
 		return err
 	})
@@ -31,24 +26,18 @@ func (d *Deployed) CPUTime(ctx context.Context) ([]float64, error) {
 
 // CPUTimeMost returns the CPU time that the lab has taken between two looks. Of several machines the busiest one counts, as if the others
 // were as busy for their cores: it is the one that keeps up last.
-func (d *Deployed) CPUTimeMost(from, to []float64) (most float64) {
+func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
 	for i := range min(len(from), len(to)) {
-		took := to[i] - from[i]
-		if d.spread != nil {
-			took *= float64(d.Cores()) / float64(max(1, d.spread.Machines[i].Cores))
-		}
-		most = max(most, took)
+		share := float64(s.Cores()) / float64(max(1, s.placement.Machines[i].Cores))
+		most = max(most, (to[i]-from[i])*share)
 	}
 	return most
 }
 
 // Cores returns how many processor cores the lab has, on all its machines.
-func (d *Deployed) Cores() (n int) {
-	if d.spread == nil {
-		return runtime.NumCPU()
-	}
-	for i := range d.spread.Machines {
-		n += max(1, d.spread.Machines[i].Cores)
+func (s *serverNodes) Cores() (n int) {
+	for i := range s.placement.Machines {
+		n += max(1, s.placement.Machines[i].Cores)
 	}
 	return n
 }

@@ -56,6 +56,8 @@ type Options struct {
 type Deployed struct {
 	Lab   *lab.Lab
 	Graph *topo.Graph
+	// Access reaches the nodes, wherever they are.
+	Access NodeAccess
 
 	Options Options
 	Store   *Store
@@ -66,8 +68,6 @@ type Deployed struct {
 	share  *shareapi.Share   // of the process of a machine's share: what is here
 	trunks *trunks           // and its links in user space to other machines, if it has some
 	hub    *netdev.Namespace // and its bridge of the management network, if there is one
-	spread *engine.Placement // of a lab that is on several machines, nil elsewhere
-	clocks serverClocks
 }
 
 // here reports whether a node is on this machine.
@@ -142,6 +142,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 		return nil, err
 	}
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
+	d.Access = &localNodes{d}
 	if d.Managed(&state{}) {
 		return d, d.checkManagement()
 	}
@@ -164,14 +165,14 @@ func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 		if err := d.keepManaged(); err != nil {
 			return Unchanged, err
 		}
-		x, err := d.findDrift(ctx)
+		x, err := d.Access.Drift(ctx)
 		if err == nil && x.none() {
 			return Unchanged, d.connect(ctx)
 		}
 		if err != nil {
 			return Unchanged, err
 		}
-		return Repaired, d.repair(ctx, x)
+		return Repaired, d.Access.Repair(ctx, x)
 	}
 	d.warnMemory()
 	if err := d.bringUp(ctx); err != nil {
@@ -450,15 +451,15 @@ func (d *Deployed) Each(f func(node int) error) error {
 			nodes = append(nodes, i)
 		}
 	}
-	return fewAtOnce(nodes, func(node int) error { return d.blame(node, f(node)) })
+	return fewAtOnce(nodes, func(node int) error { return d.Access.Blame(node, f(node)) })
 }
 
-// blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
-func (d *Deployed) blame(node int, err error) error {
-	if err == nil || d.spread == nil {
+// Blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
+func (s *serverNodes) Blame(node int, err error) error {
+	if err == nil {
 		return err
 	}
-	m := &d.spread.Machines[d.spread.At[node]]
+	m := &s.placement.Machines[s.placement.At[node]]
 	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
 		return err
 	}

@@ -45,7 +45,7 @@ func (d *Deployed) affected(x drift) map[int]bool {
 }
 
 // isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
-// findDrift looks for those.
+// Drift looks for those.
 func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Phase != phaseUp {
@@ -67,31 +67,28 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	return true, d.loadSpread()
 }
 
-// findDrift looks for parts that are gone. A node whose repair was interrupted counts as gone even
+// Drift looks for parts that are gone. A node whose repair was interrupted counts as gone even
 // if it runs: it may have no sockets, or sockets on interfaces that no longer exist.
-func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
-	if d.spread != nil {
-		return d.findDriftSpread(ctx)
-	}
-	st, _, err := d.Store.Get()
+func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
+	st, _, err := l.d.Store.Get()
 	if err != nil {
 		return x, err
 	}
-	spaces, err := d.spaces(ctx)
+	spaces, err := l.d.spaces(ctx)
 	if err != nil {
 		return x, err
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
-	hub := d.Managed(&st) && netdev.HoldsNamespace(d.Store.hubPath())
+	hub := l.d.Managed(&st) && netdev.HoldsNamespace(l.d.Store.hubPath())
 	for i, s := range spaces {
-		n := &d.Graph.Nodes[i]
+		n := &l.d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
 		if s == nil || slices.Contains(st.Mending, n.Name) {
 			x.nodes = append(x.nodes, i)
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		if s != nil && d.Managed(&st) && d.manages(i) {
+		if s != nil && l.d.Managed(&st) && l.d.manages(i) {
 			on, err := s.Attached(managementNetOf(i))
 			if err != nil {
 				return x, fmt.Errorf("node %s: %w", n.Name, err)
@@ -109,33 +106,30 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	}
 	slices.Sort(x.links)
 	x.links = slices.Compact(x.links)
-	x.replicas, err = d.missingReplicas(ctx)
+	x.replicas, err = l.d.missingReplicas(ctx)
 	return x, err
 }
 
-// repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
+// Repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
 // are not affected.
-func (d *Deployed) repair(ctx context.Context, x drift) error {
-	if d.spread != nil {
-		return d.refuseRepair(x)
-	}
-	if err := d.repairReplicas(ctx, x.replicas); err != nil {
+func (l *localNodes) Repair(ctx context.Context, x drift) error {
+	if err := l.d.repairReplicas(ctx, x.replicas); err != nil {
 		return err
 	}
-	if _, err := d.phase(ctx, controller.PhaseRepairing); err != nil {
+	if _, err := l.d.phase(ctx, controller.PhaseRepairing); err != nil {
 		return err
 	}
-	affected := d.affected(x)
-	if err := d.mending(affected); err != nil {
+	affected := l.d.affected(x)
+	if err := l.d.mending(affected); err != nil {
 		return err
 	}
 	outside := map[string]*netdev.Outside{}
 	for n := range affected { // independent of each other
-		name := d.Graph.Nodes[n].Name
-		if d.Lab.ExternalHost(name) == nil {
+		name := l.d.Graph.Nodes[n].Name
+		if l.d.Lab.ExternalHost(name) == nil {
 			continue
 		}
-		o, err := netdev.OpenOutside(d.Options.Attach[name], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
+		o, err := netdev.OpenOutside(l.d.Options.Attach[name], l.d.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return err
 		}
@@ -143,44 +137,44 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	}
 	var gone []engine.Node
 	for _, n := range x.nodes {
-		name := d.Graph.Nodes[n].Name
-		d.Log("node %s is gone: it is started again", name)
-		node, err := d.node(name)
+		name := l.d.Graph.Nodes[n].Name
+		l.d.Log("node %s is gone: it is started again", name)
+		node, err := l.d.node(name)
 		if err != nil {
 			return err
 		}
 		gone = append(gone, node)
 	}
 	if len(gone) > 0 {
-		if err := d.Options.Engine.Remove(ctx, d.Lab.Name, names(gone)...); err != nil {
+		if err := l.d.Options.Engine.Remove(ctx, l.d.Lab.Name, names(gone)...); err != nil {
 			return err
 		}
-		if err := d.Options.Engine.Start(ctx, d.Lab.Name, gone, d.Store.intend); err != nil {
+		if err := l.d.Options.Engine.Start(ctx, l.d.Lab.Name, gone, l.d.Store.intend); err != nil {
 			return err
 		}
 	}
 	for _, k := range x.links {
-		d.Log("link %s is made again", d.Graph.LinkName(k))
+		l.d.Log("link %s is made again", l.d.Graph.LinkName(k))
 	}
 	managed := maps.Clone(affected)
 	for _, i := range x.unmanaged {
-		d.Log("host %s is linked to the management network", d.Graph.Nodes[i].Name)
+		l.d.Log("host %s is linked to the management network", l.d.Graph.Nodes[i].Name)
 		managed[i] = true
 	}
-	if err := d.wire(ctx, x.links, affected, managed, outside); err != nil {
+	if err := l.d.wire(ctx, x.links, affected, managed, outside); err != nil {
 		return err
 	}
-	if err := d.connect(ctx); err != nil {
+	if err := l.d.connect(ctx); err != nil {
 		return err
 	}
-	rate, err := d.clockOf(ctx, affected)
+	rate, err := l.d.clockOf(ctx, affected)
 	if err != nil {
 		return err
 	}
-	if err := d.configureAll(ctx, affected, x.replicas, rate); err != nil {
+	if err := l.d.configureAll(ctx, affected, x.replicas, rate); err != nil {
 		return err
 	}
-	return d.mending(nil)
+	return l.d.mending(nil)
 }
 
 // mending records durably which nodes are being repaired.
@@ -240,7 +234,7 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 	}
 	var lines []string
 	if up {
-		x, err := d.findDrift(ctx)
+		x, err := d.Access.Drift(ctx)
 		if err != nil {
 			return err
 		}

@@ -38,14 +38,14 @@ const (
 
 // NewLabClock starts from the clock that a node has.
 func NewLabClock(ctx context.Context, d *Deployed, node string, have counters.Rate) (*LabClock, error) {
-	if err := d.askClocks(ctx); err != nil {
+	if err := d.Access.AskClocks(ctx); err != nil {
 		return nil, err
 	}
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return nil, err
 	}
-	p := &LabClock{Deployed: d, mono: m, rate: live.Rate{Mono: have.Mono - d.ahead(node), Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
+	p := &LabClock{Deployed: d, mono: m, rate: live.Rate{Mono: have.Mono - d.Access.Ahead(node), Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
 	p.clock.Set(p.rate)
 	return p, nil
 }
@@ -77,11 +77,11 @@ func (p *LabClock) Lab(mono int64) vtime.Time {
 // SetRate changes the dilation on all nodes and returns the lag they recorded since the last
 // call. It returns when the change has come into force.
 func (p *LabClock) SetRate(ctx context.Context, dilation float64) (live.Lag, error) {
-	if err := p.Deployed.askClocks(ctx); err != nil {
+	if err := p.Deployed.Access.AskClocks(ctx); err != nil {
 		return live.NewLag(), err
 	}
 	p.mu.Lock()
-	now, lead := p.mono.Now(), int64(rateLead)+p.Deployed.Trip()
+	now, lead := p.mono.Now(), int64(rateLead)+p.Deployed.Access.Trip()
 	r := live.Rate{Mono: now + lead, Lab: p.clock.Lab(now).Add(vtime.Duration(float64(lead) * 1000 / p.clock.Dilation())), Dilation: dilation}
 	if r.Dilation == p.rate.Dilation {
 		r = p.rate // only the lag is wanted

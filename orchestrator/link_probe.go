@@ -138,12 +138,12 @@ func (p *linkProbe) try(b []byte) {
 }
 
 // probeLinks has all machines try the links between them, and says what does not come through.
-func (d *Deployed) probeLinks(ctx context.Context) error {
+func (s *serverNodes) probeLinks(ctx context.Context) error {
 	var mu sync.Mutex
-	came := make([]map[int]int, len(d.spread.Machines))
+	came := make([]map[int]int, len(s.placement.Machines))
 	var open []net.Conn
-	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	err := s.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := s.d.Options.Engine.(engine.Spread).Dial(ctx, s.d.Lab.Name, m)
 		if err != nil {
 			return err
 		}
@@ -165,17 +165,17 @@ func (d *Deployed) probeLinks(ctx context.Context) error {
 		return err
 	}
 	var lines []string
-	for i := range d.spread.Machines {
+	for i := range s.placement.Machines {
 		for k, most := range came[i] { // sorted below
-			if most >= probeLarge || k >= len(d.Graph.Links) {
+			if most >= probeLarge || k >= len(s.d.Graph.Links) {
 				continue
 			}
-			l := &d.Graph.Links[k]
-			far := d.spread.At[l.A.Node]
+			l := &s.d.Graph.Links[k]
+			far := s.placement.At[l.A.Node]
 			if far == i {
-				far = d.spread.At[l.B.Node]
+				far = s.placement.At[l.B.Node]
 			}
-			lines = append(lines, d.probeLine(i, far, most))
+			lines = append(lines, s.probeLine(i, far, most))
 		}
 	}
 	slices.Sort(lines)
@@ -186,16 +186,16 @@ func (d *Deployed) probeLinks(ctx context.Context) error {
 }
 
 // probeLine says what is wrong with the links from one machine to another.
-func (d *Deployed) probeLine(to, from, most int) string {
-	m, far := &d.spread.Machines[to], &d.spread.Machines[from]
+func (s *serverNodes) probeLine(to, from, most int) string {
+	m, far := &s.placement.Machines[to], &s.placement.Machines[from]
 	switch {
-	case shareapi.Trunked(d.spread.Userspace, to, from):
+	case shareapi.Trunked(s.placement.Userspace, to, from):
 		return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)
 	case most == 0:
 		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines, or write runtime: {links: userspace}",
-			m, d.spread.Port, far.Name)
+			m, s.placement.Port, far.Name)
 	}
 	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
 		"let IP fragments to UDP port %d pass, or raise the MTU between the machines, or write runtime: {links: userspace}",
-		m, far.Name, most, probeLarge, d.spread.Port)
+		m, far.Name, most, probeLarge, s.placement.Port)
 }

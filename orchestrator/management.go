@@ -40,7 +40,7 @@ func (d *Deployed) keepManaged() error {
 	if err != nil || !ok || st.Management || !d.Managed(&st) {
 		return err
 	}
-	if d.spread != nil {
+	if !d.Access.Local() {
 		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
 	}
 	st.Management = true

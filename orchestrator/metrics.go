@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
@@ -31,7 +29,7 @@ const metricsWait = 10 * time.Second
 func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	all := make(prometheus.Gatherers, len(d.Graph.Nodes))
 	err := d.Each(func(i int) error {
-		families, err := fetchMetrics(ctx, d.dialMetrics(i))
+		families, err := fetchMetrics(ctx, d.Access.DialMetrics(i))
 		if err != nil {
 			return fmt.Errorf("metrics of node %s: %w", d.Graph.Nodes[i].Name, err)
 		}
@@ -44,14 +42,11 @@ func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	return writeMetrics(out, all)
 }
 
-// dialMetrics returns what connects to the metrics of a node, wherever it is.
-func (d *Deployed) dialMetrics(node int) dialer {
-	name := d.Graph.Nodes[node].Name
+// DialMetrics returns what connects to the metrics of a node, wherever it is.
+func (s *serverNodes) DialMetrics(node int) dialer {
+	name := s.d.Graph.Nodes[node].Name
 	return func(ctx context.Context) (net.Conn, error) {
-		if d.spread == nil {
-			return dialerOf(filepath.Join(d.Store.NodePath(name), counters.MetricsSocket))(ctx)
-		}
-		return d.CallShare(ctx, &d.spread.Machines[d.spread.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
+		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
 	}
 }
 

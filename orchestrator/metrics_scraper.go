@@ -52,13 +52,10 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 	for i := range names {
 		names[i] = d.Graph.Nodes[i].Name
 	}
-	each := d.Each
-	if d.spread != nil {
-		each = func(f func(node int) error) error {
-			return d.eachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
-		}
+	each := func(f func(node int) error) error {
+		return d.Access.EachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
 	}
-	return writeMetrics(out, scrape(ctx, names, d.dialMetrics, each))
+	return writeMetrics(out, scrape(ctx, names, d.Access.DialMetrics, each))
 }
 
 // reach reports whether a machine's share of a lab answers, and says so when that has changed.
@@ -87,15 +84,15 @@ func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) err
 	return err
 }
 
-// eachReached calls f for every node of the machines that reach finds, a few of each machine at a time. So no node waits for
+// EachReached calls f for every node of the machines that reach finds, a few of each machine at a time. So no node waits for
 // a machine that is not there.
-func (d *Deployed) eachReached(reach func(m *engine.Machine) error, f func(node int) error) error {
-	return d.eachMachine(func(i int, m *engine.Machine) error {
+func (s *serverNodes) EachReached(reach func(m *engine.Machine) error, f func(node int) error) error {
+	return s.eachMachine(func(i int, m *engine.Machine) error {
 		if err := reach(m); err != nil {
 			return err
 		}
 		var nodes []int
-		for node, at := range d.spread.At {
+		for node, at := range s.placement.At {
 			if at == i {
 				nodes = append(nodes, node)
 			}

@@ -90,7 +90,7 @@ func TestScrapeSpread(t *testing.T) {
 		x.sockets[name] = told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n")
 	}
 	x.sockets["h2"] = filepath.Join(t.TempDir(), "nobody")
-	d.spread = &engine.Placement{At: []int{0, 1, 0, 1}, Machines: []engine.Machine{{Node: "a", Name: "m0", Address: "10.0.0.1"}, {Node: "b", Name: "m1", Address: "10.0.0.2"}}}
+	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 0, 1}, Machines: []engine.Machine{{Node: "a", Name: "m0", Address: "10.0.0.1"}, {Node: "b", Name: "m1", Address: "10.0.0.2"}}}}
 	var said []string
 	s := Scraper{Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
 	for i, away := range []bool{false, true, true, false, false} {

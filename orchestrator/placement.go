@@ -86,8 +86,9 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 		d.Announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, d.between(p.At, u.A, u.B), how(p, u.A, u.B))
 	}
 	begin := time.Now()
-	d.spread = p
-	if err := d.makeShares(ctx, e, message); err != nil {
+	servers := &serverNodes{d: d, placement: p}
+	d.Access = servers
+	if err := servers.makeShares(ctx, e, message); err != nil {
 		return err
 	}
 	made := time.Now()
@@ -108,28 +109,28 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 }
 
 // makeShares has each machine make its share, tries the links between them, and then has nodes get the sockets.
-func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []byte) error {
-	p := d.spread
-	err := d.eachMachine(func(i int, m *engine.Machine) error {
-		if err := e.Share(ctx, d.Lab.Name, m); err != nil {
+func (s *serverNodes) makeShares(ctx context.Context, e engine.Spread, message []byte) error {
+	p := s.placement
+	err := s.eachMachine(func(i int, m *engine.Machine) error {
+		if err := e.Share(ctx, s.d.Lab.Name, m); err != nil {
 			return err
 		}
 		share := &shareapi.Share{
-			Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers, Userspace: p.Userspace, Management: d.Managed(&state{}),
+			Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers, Userspace: p.Userspace, Management: s.d.Managed(&state{}),
 		}
 		var err error
-		if share.Attach, err = d.attachHere(i); err != nil {
+		if share.Attach, err = s.attachHere(i); err != nil {
 			return err
 		}
 		for _, m := range p.Machines {
 			share.Hosts, share.Names = append(share.Hosts, m.Address), append(share.Names, m.Name)
 		}
 		if slices.Contains(p.Controllers, i) || slices.ContainsFunc(p.Userspace, func(u shareapi.Pair) bool { return u.A == i }) {
-			if share.Peers, err = e.Peers(d.Lab.Name, m); err != nil {
+			if share.Peers, err = e.Peers(s.d.Lab.Name, m); err != nil {
 				return err
 			}
 		}
-		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
+		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
 		if err != nil {
 			return err
 		}
@@ -138,17 +139,17 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 	if err != nil {
 		return err
 	}
-	if err := d.tellPlane(ctx, message); err != nil {
+	if err := s.d.tellPlane(ctx, message); err != nil {
 		return err
 	}
-	if err := d.probeLinks(ctx); err != nil {
+	if err := s.probeLinks(ctx); err != nil {
 		return err
 	}
-	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
+	if _, err := s.d.phase(ctx, controller.PhaseWiring); err != nil {
 		return err
 	}
-	return d.eachMachine(func(_ int, m *engine.Machine) error {
-		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
+	return s.eachMachine(func(_ int, m *engine.Machine) error {
+		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
 		if err != nil {
 			return err
 		}
@@ -307,24 +308,24 @@ func (d *Deployed) loadSpread() error {
 	if err != nil {
 		return fmt.Errorf("read the placement of lab %s: %w", d.Lab.Name, NeedRoot(err))
 	}
-	d.spread = p
+	d.Access = &serverNodes{d: d, placement: p}
 	return nil
 }
 
 // eachMachine calls f for all machines of the lab at once.
-func (d *Deployed) eachMachine(f func(i int, m *engine.Machine) error) error {
-	errs := make([]error, len(d.spread.Machines))
+func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error {
+	errs := make([]error, len(s.placement.Machines))
 	var all sync.WaitGroup
-	for i := range d.spread.Machines {
-		all.Go(func() { errs[i] = f(i, &d.spread.Machines[i]) })
+	for i := range s.placement.Machines {
+		all.Go(func() { errs[i] = f(i, &s.placement.Machines[i]) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
 // askShare asks the process of a machine's share something.
-func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
-	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+	c, err := s.d.Options.Engine.(engine.Spread).Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
 		return a, err
 	}
@@ -337,9 +338,9 @@ func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.R
 	return a, err
 }
 
-// CallShare calls the process of a machine's share. The connection is what the answer leaves.
-func (d *Deployed) CallShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
-	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+// callShare calls the process of a machine's share. The connection is what the answer leaves.
+func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
+	c, err := s.d.Options.Engine.(engine.Spread).Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
 		return nil, err
 	}
@@ -356,42 +357,51 @@ func (d *Deployed) CallShare(ctx context.Context, m *engine.Machine, q shareapi.
 }
 
 // Where returns the name of a node, with that of its machine if the lab has several.
-func (d *Deployed) Where(node string) string {
-	if d.spread == nil {
-		return node
-	}
-	at, ok := d.machineOf(node)
+func (s *serverNodes) Where(node string) string {
+	at, ok := s.machineOf(node)
 	if !ok {
 		return node
 	}
-	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[at])
+	return fmt.Sprintf("%s on machine %s", node, &s.placement.Machines[at])
 }
 
 // ServerOf returns the server of a node or controller of a lab on several.
-func (d *Deployed) ServerOf(node string) (server *engine.Machine, ok bool) {
-	at, ok := d.machineOf(node)
+func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
+	at, ok := s.machineOf(node)
 	if !ok {
 		return nil, false
 	}
-	return &d.spread.Machines[at], true
+	return &s.placement.Machines[at], true
 }
+
+// Call calls the server of a node. The connection is what the answer leaves.
+func (s *serverNodes) Call(ctx context.Context, node string, q shareapi.Request) (net.Conn, error) {
+	server, ok := s.ServerOf(node)
+	if !ok {
+		return nil, fmt.Errorf("no machine of lab %s has it", s.d.Lab.Name)
+	}
+	return s.callShare(ctx, server, q)
+}
+
+// Local reports that nodes are on several servers.
+func (s *serverNodes) Local() bool { return false }
+
+// Await does nothing: the servers have waited for their nodes.
+func (s *serverNodes) Await(context.Context) error { return nil }
 
 // machineOf returns the machine of a node or controller of a lab on several.
-func (d *Deployed) machineOf(node string) (machine int, ok bool) {
-	if i, found := d.Graph.Find(node); found {
-		return d.spread.At[i], true
+func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
+	if i, found := s.d.Graph.Find(node); found {
+		return s.placement.At[i], true
 	}
-	return d.controllerAt(node, d.spread.Controllers)
+	return s.d.controllerAt(node, s.placement.Controllers)
 }
 
-// dialNode prepares the connection to the agent of a node, wherever it is.
-func (d *Deployed) dialNode(node int) (*Agent, error) {
-	name := d.Graph.Nodes[node].Name
-	if d.spread == nil {
-		return dial(name, d.agentSocket(name), callWait)
-	}
-	m := &d.spread.Machines[d.spread.At[node]]
+// Dial prepares the connection to the agent of a node, wherever it is.
+func (s *serverNodes) Dial(node int) (*Agent, error) {
+	name := s.d.Graph.Nodes[node].Name
+	m := &s.placement.Machines[s.placement.At[node]]
 	return dialAt(name, "passthrough:///"+name, callWait, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
+		return s.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
 	}))
 }

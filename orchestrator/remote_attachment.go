@@ -60,10 +60,10 @@ func (d *Deployed) placeOutside(p *engine.Placement) error {
 }
 
 // attachHere returns the interfaces of a machine, by external host.
-func (d *Deployed) attachHere(machine int) (map[string]string, error) {
+func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 	here := map[string]string{}
-	for host, at := range d.Options.Attach { // independent of each other
-		i, name, err := attachedAt(d.spread, host, at)
+	for host, at := range s.d.Options.Attach { // independent of each other
+		i, name, err := attachedAt(s.placement, host, at)
 		if err != nil {
 			return nil, err
 		}
@@ -101,18 +101,14 @@ func (x *worker) port(node string) (*shareapi.Outside, error) {
 }
 
 // PortOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
-func (d *Deployed) PortOf(ctx context.Context, host string) (shareapi.Outside, error) {
-	if d.spread == nil {
-		name := d.Options.Attach[host]
-		return shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
-	}
-	machine, _, err := attachedAt(d.spread, host, d.Options.Attach[host])
+func (s *serverNodes) PortOf(ctx context.Context, host string) (shareapi.Outside, error) {
+	machine, _, err := attachedAt(s.placement, host, s.d.Options.Attach[host])
 	if err != nil {
 		return shareapi.Outside{}, err
 	}
-	a, err := d.askShare(ctx, &d.spread.Machines[machine], shareapi.Request{Do: shareapi.Port, Node: host})
+	a, err := s.askShare(ctx, &s.placement.Machines[machine], shareapi.Request{Do: shareapi.Port, Node: host})
 	if err == nil && a.Outside == nil {
-		err = fmt.Errorf("machine %s does not know the interface of %s", &d.spread.Machines[machine], host)
+		err = fmt.Errorf("machine %s does not know the interface of %s", &s.placement.Machines[machine], host)
 	}
 	if err != nil {
 		return shareapi.Outside{}, err

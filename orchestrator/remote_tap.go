@@ -73,11 +73,11 @@ var errEnded = errors.New("the share of its machine has ended the capture")
 // remoteFrames bounds how many frames wait here.
 const remoteFrames = 256
 
-// openRemoteTap opens a capture at a node of another machine.
-func (d *Deployed) openRemoteTap(ctx context.Context, e topo.End) (*remoteTap, error) {
-	node := d.Graph.Nodes[e.Node].Name
-	m := &d.spread.Machines[d.spread.At[e.Node]]
-	c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
+// Tap opens a capture at a node of another machine.
+func (s *serverNodes) Tap(ctx context.Context, e topo.End) (frameSource, error) {
+	node := s.d.Graph.Nodes[e.Node].Name
+	m := &s.placement.Machines[s.placement.At[e.Node]]
+	c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (d *Deployed) openRemoteTap(ctx context.Context, e topo.End) (*remoteTap, e
 				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
 				return
 			}
-			t.frames <- tappedFrame{int64(binary.BigEndian.Uint64(head[4:])) - d.ahead(node), b}
+			t.frames <- tappedFrame{int64(binary.BigEndian.Uint64(head[4:])) - s.Ahead(node), b}
 		}
 	}()
 	return t, nil
@@ -219,7 +219,7 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 }
 
 // openTap opens a capture at a node of this share.
-func (x *worker) openTap(ctx context.Context, q shareapi.Request) (*localTap, error) {
+func (x *worker) openTap(ctx context.Context, q shareapi.Request) (frameSource, error) {
 	d, i, err := x.nodeHere(q.Node)
 	if err != nil {
 		return nil, err
@@ -227,5 +227,5 @@ func (x *worker) openTap(ctx context.Context, q shareapi.Request) (*localTap, er
 	if i < 0 || q.Port < 0 || q.Port >= len(d.Graph.Nodes[i].Links) {
 		return nil, fmt.Errorf("node %s has no port %d", q.Node, q.Port)
 	}
-	return d.openTap(ctx, topo.End{Node: i, Port: q.Port})
+	return d.Access.Tap(ctx, topo.End{Node: i, Port: q.Port})
 }

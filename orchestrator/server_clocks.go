@@ -55,18 +55,15 @@ type serverClocks struct {
 // clockTries is how often a machine is asked for its clock at a time.
 const clockTries = 12
 
-// askClocks asks all machines for their clocks.
-func (d *Deployed) askClocks(ctx context.Context) error {
-	if d.spread == nil {
-		return nil
-	}
+// AskClocks asks all machines for their clocks.
+func (s *serverNodes) AskClocks(ctx context.Context) error {
 	mono, err := live.NewMonotonic()
 	if err != nil {
 		return err
 	}
-	now := make([]clockOffset, len(d.spread.Machines))
-	err = d.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := d.CallShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
+	now := make([]clockOffset, len(s.placement.Machines))
+	err = s.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
 		if err != nil {
 			return err
 		}
@@ -81,13 +78,13 @@ func (d *Deployed) askClocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.clocks.mu.Lock()
-	defer d.clocks.mu.Unlock()
-	if d.clocks.all == nil {
-		d.clocks.all = make([]clockOffset, len(now))
+	s.clocks.mu.Lock()
+	defer s.clocks.mu.Unlock()
+	if s.clocks.all == nil {
+		s.clocks.all = make([]clockOffset, len(now))
 	}
 	for i := range now {
-		d.clocks.all[i] = d.clocks.all[i].better(now[i])
+		s.clocks.all[i] = s.clocks.all[i].better(now[i])
 	}
 	return nil
 }
@@ -132,29 +129,29 @@ func (x *worker) clock(c net.Conn) error {
 	}
 }
 
-// ahead returns by how much CLOCK_MONOTONIC of a node's machine is ahead of the one here, in ns.
-func (d *Deployed) ahead(node string) int64 {
-	d.clocks.mu.Lock()
-	defer d.clocks.mu.Unlock()
-	if d.clocks.all == nil {
+// Ahead returns by how much CLOCK_MONOTONIC of a node's machine is ahead of the one here, in ns.
+func (s *serverNodes) Ahead(node string) int64 {
+	s.clocks.mu.Lock()
+	defer s.clocks.mu.Unlock()
+	if s.clocks.all == nil {
 		return 0
 	}
-	machine, _ := d.machineOf(node)
-	return d.clocks.all[machine].ahead
+	machine, _ := s.machineOf(node)
+	return s.clocks.all[machine].ahead
 }
 
 // rateAt returns a rate, which is in the clock here, in that of a node.
 func (d *Deployed) rateAt(node string, r live.Rate) *nodeapi.Rate {
-	return &nodeapi.Rate{Mono: r.Mono + d.ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
+	return &nodeapi.Rate{Mono: r.Mono + d.Access.Ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 
 // ClockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
 // wall time: half of the time that a question takes for the one and for the other, and by how much clocks have drifted.
-func (d *Deployed) ClockUncertainty() (ns int64) {
-	d.clocks.mu.Lock()
-	defer d.clocks.mu.Unlock()
+func (s *serverNodes) ClockUncertainty() (ns int64) {
+	s.clocks.mu.Lock()
+	defer s.clocks.mu.Unlock()
 	var each []int64
-	for _, a := range d.clocks.all {
+	for _, a := range s.clocks.all {
 		each = append(each, a.trip+a.moved)
 	}
 	slices.Sort(each)
@@ -165,10 +162,10 @@ func (d *Deployed) ClockUncertainty() (ns int64) {
 }
 
 // Trip returns how long a message to the farthest machine and back takes, in ns of wall time.
-func (d *Deployed) Trip() (ns int64) {
-	d.clocks.mu.Lock()
-	defer d.clocks.mu.Unlock()
-	for _, a := range d.clocks.all {
+func (s *serverNodes) Trip() (ns int64) {
+	s.clocks.mu.Lock()
+	defer s.clocks.mu.Unlock()
+	for _, a := range s.clocks.all {
 		ns = max(ns, a.trip)
 	}
 	return ns

@@ -76,8 +76,9 @@ func TestRateAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{
-		Graph: g, spread: &engine.Placement{Machines: []engine.Machine{{Cores: 1}, {Cores: 3}}, At: []int{0, 1, 1, 0}},
+	d := &Deployed{Graph: g}
+	d.Access = &serverNodes{
+		d: d, placement: &engine.Placement{Machines: []engine.Machine{{Cores: 1}, {Cores: 3}}, At: []int{0, 1, 1, 0}},
 		clocks: serverClocks{all: []clockOffset{{ahead: 10, trip: 4}, {ahead: -500, trip: 6, moved: 3}}},
 	}
 	for node, want := range map[string]int64{"h0": 1010, "h1": 500, "h2": 500} {
@@ -85,10 +86,10 @@ func TestRateAt(t *testing.T) {
 			t.Errorf("%s gets %v, want it from %d", node, got, want)
 		}
 	}
-	if got := d.ClockUncertainty(); got != 4+6+3 {
+	if got := d.Access.ClockUncertainty(); got != 4+6+3 {
 		t.Errorf("machines are %d ns apart", got)
 	}
-	if got := d.CPUTimeMost([]float64{1, 1}, []float64{3, 4}); got != 2*4 { // the first took 2 s of one core, the second 1 s of each
+	if got := d.Access.CPUTimeMost([]float64{1, 1}, []float64{3, 4}); got != 2*4 { // the first took 2 s of one core, the second 1 s of each
 		t.Errorf("the busiest machine stands for %v s", got)
 	}
 }

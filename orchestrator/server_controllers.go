@@ -6,8 +6,10 @@ import (
 	"context"
 	"net"
 
+	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"google.golang.org/grpc"
 )
 
 // controllerHere reports whether a name is that of a controller on this machine.
@@ -42,12 +44,15 @@ func (d *Deployed) replicasHere() (nodes []engine.Node, err error) {
 }
 
 // controllerMachine returns the machine of a controller of a lab on several.
-func (d *Deployed) controllerMachine(name string) *engine.Machine {
-	at, _ := d.controllerAt(name, d.spread.Controllers)
-	return &d.spread.Machines[at]
+func (s *serverNodes) controllerMachine(name string) *engine.Machine {
+	at, _ := s.d.controllerAt(name, s.placement.Controllers)
+	return &s.placement.Machines[at]
 }
 
-// dialController connects to a controller of a lab on several machines.
-func (d *Deployed) dialController(ctx context.Context, name string) (net.Conn, error) {
-	return d.CallShare(ctx, d.controllerMachine(name), shareapi.Request{Do: shareapi.Agent, Node: name})
+// Controller returns how a controller is reached.
+func (s *serverNodes) Controller(name string) (controllers.Replica, []grpc.DialOption) {
+	by := grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
+		return s.callShare(ctx, s.controllerMachine(name), shareapi.Request{Do: shareapi.Agent, Node: name})
+	})
+	return controllers.Replica{ID: name, Target: "passthrough:///" + name, Address: s.controllerMachine(name).String()}, []grpc.DialOption{by}
 }

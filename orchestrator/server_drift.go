@@ -12,12 +12,12 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// findDriftSpread is findDrift of a lab on several machines.
-func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
+// Drift looks for the parts that are gone of a lab on several machines.
+func (s *serverNodes) Drift(ctx context.Context) (x drift, err error) {
 	found := map[string]shareapi.Node{}
 	var mu sync.Mutex
-	err = d.eachMachine(func(_ int, m *engine.Machine) error {
-		a, err := d.askShare(ctx, m, shareapi.Request{Do: shareapi.Look})
+	err = s.eachMachine(func(_ int, m *engine.Machine) error {
+		a, err := s.askShare(ctx, m, shareapi.Request{Do: shareapi.Look})
 		if err != nil {
 			return err
 		}
@@ -31,17 +31,17 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	if err != nil {
 		return x, err
 	}
-	st, _, err := d.Store.Get()
+	st, _, err := s.d.Store.Get()
 	if err != nil {
 		return x, err
 	}
-	managed := d.Managed(&st)
-	for i := range d.Graph.Nodes {
-		n := &d.Graph.Nodes[i]
+	managed := s.d.Managed(&st)
+	for i := range s.d.Graph.Nodes {
+		n := &s.d.Graph.Nodes[i]
 		have := found[n.Name]
 		if have.PID == 0 {
 			x.nodes = append(x.nodes, i)
-		} else if managed && d.manages(i) && !have.Managed {
+		} else if managed && s.d.manages(i) && !have.Managed {
 			x.unmanaged = append(x.unmanaged, i)
 		}
 		for p, k := range n.Links {
@@ -52,7 +52,7 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	}
 	slices.Sort(x.links)
 	x.links = slices.Compact(x.links)
-	for _, name := range d.Lab.Replicas() {
+	for _, name := range s.d.Lab.Replicas() {
 		if found[name].PID == 0 {
 			x.replicas = append(x.replicas, name)
 		}
@@ -60,18 +60,18 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	return x, nil
 }
 
-// refuseRepair says what is gone of a lab on several machines.
-func (d *Deployed) refuseRepair(x drift) error {
+// Repair says what is gone of a lab on several machines.
+func (s *serverNodes) Repair(_ context.Context, x drift) error {
 	var what string
 	switch {
 	case len(x.nodes) > 0:
-		what = fmt.Sprintf("node %s is gone", d.Where(d.Graph.Nodes[x.nodes[0]].Name))
+		what = fmt.Sprintf("node %s is gone", s.Where(s.d.Graph.Nodes[x.nodes[0]].Name))
 	case len(x.replicas) > 0:
-		what = fmt.Sprintf("node %s is gone", d.Where(x.replicas[0]))
+		what = fmt.Sprintf("node %s is gone", s.Where(x.replicas[0]))
 	case len(x.links) == 0:
-		what = fmt.Sprintf("host %s is not on the management network", d.Where(d.Graph.Nodes[x.unmanaged[0]].Name))
+		what = fmt.Sprintf("host %s is not on the management network", s.Where(s.d.Graph.Nodes[x.unmanaged[0]].Name))
 	default:
-		what = fmt.Sprintf("link %s is gone", d.Graph.LinkName(x.links[0]))
+		what = fmt.Sprintf("link %s is gone", s.d.Graph.LinkName(x.links[0]))
 	}
-	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", d.Lab.Name, what)
+	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", s.d.Lab.Name, what)
 }

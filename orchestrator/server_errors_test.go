@@ -21,7 +21,7 @@ func TestBlame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{Graph: g, Lost: make([]atomic.Bool, len(g.Nodes))}
+	d := &Deployed{Graph: g, Lost: make([]atomic.Bool, len(g.Nodes)), Access: &localNodes{}}
 	fail := func(i int) error {
 		switch i {
 		case 1:
@@ -34,7 +34,7 @@ func TestBlame(t *testing.T) {
 	if err := d.Each(fail); err == nil || !strings.HasPrefix(err.Error(), "node "+g.Nodes[1].Name) {
 		t.Errorf("of one machine: %v", err)
 	}
-	d.spread = &engine.Placement{At: []int{0, 1, 1, 0}, Machines: []engine.Machine{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}
+	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 1, 0}, Machines: []engine.Machine{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}}
 	err = d.Each(fail)
 	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatalf("of two machines: %v", err)

@@ -22,27 +22,27 @@ type Trunk struct {
 
 // Trunks returns those of a lab on several machines, each from both ends; none if the kernel makes all of its links. A machine that does not
 // answer has the reason for it.
-func (d *Deployed) Trunks(ctx context.Context) (all []Trunk) {
-	if d.spread == nil || len(d.spread.Userspace) == 0 {
+func (s *serverNodes) Trunks(ctx context.Context) (all []Trunk) {
+	if len(s.placement.Userspace) == 0 {
 		return nil
 	}
-	answers, errs := make([]shareapi.Answer, len(d.spread.Machines)), make([]error, len(d.spread.Machines))
-	_ = d.eachMachine(func(i int, m *engine.Machine) error { // each has its error
+	answers, errs := make([]shareapi.Answer, len(s.placement.Machines)), make([]error, len(s.placement.Machines))
+	_ = s.eachMachine(func(i int, m *engine.Machine) error { // each has its error
 		ctx, cancel := context.WithTimeout(ctx, metricsWait)
 		defer cancel()
-		answers[i], errs[i] = d.askShare(ctx, m, shareapi.Request{Do: shareapi.Trunks})
+		answers[i], errs[i] = s.askShare(ctx, m, shareapi.Request{Do: shareapi.Trunks})
 		return nil
 	})
-	name := func(i int) string { return d.spread.Machines[i].Name }
-	for _, u := range d.spread.Userspace {
+	name := func(i int) string { return s.placement.Machines[i].Name }
+	for _, u := range s.placement.Userspace {
 		for _, way := range [][2]int{{u.A, u.B}, {u.B, u.A}} {
 			t := Trunk{Machine: name(way[0]), To: name(way[1])}
 			if err := errs[way[0]]; err != nil {
 				t.Error = err.Error()
 			}
-			for _, s := range answers[way[0]].Trunks {
-				if s.To == way[1] {
-					t.Error, t.Counters = s.Error, s.Counters
+			for _, x := range answers[way[0]].Trunks {
+				if x.To == way[1] {
+					t.Error, t.Counters = x.Error, x.Counters
 				}
 			}
 			all = append(all, t)

@@ -48,7 +48,7 @@ func (r *dilatedRun) calibrate(ctx context.Context) error {
 			form: apps.Trial{Scheme: i / lagTrials, Sizes: []lab.Size{4 << 10, 32 << 10}},
 			ended: func(w *lab.Workload, scheme string) error {
 				lag, err := r.clock.SetRate(ctx, calibrationDilation)
-				r.fid.saw(w.Label(), scheme, lag.P99()+r.d.ClockUncertainty())
+				r.fid.saw(w.Label(), scheme, lag.P99()+r.d.Access.ClockUncertainty())
 				return err
 			},
 		})
@@ -123,7 +123,7 @@ func (r *dilatedRun) tryOne(ctx context.Context, kind trialKind, one lab.Workloa
 			_, err = r.clock.SetRate(ctx, calibrationDilation) // drops the lag recorded until now
 		}
 		if err == nil {
-			from, err = r.d.CPUTime(ctx)
+			from, err = r.d.Access.CPUTime(ctx)
 		}
 		sent = counters.Sent(states)
 		return err
@@ -131,11 +131,11 @@ func (r *dilatedRun) tryOne(ctx context.Context, kind trialKind, one lab.Workloa
 	if err != nil {
 		return 0, 0, err
 	}
-	to, err := r.d.CPUTime(ctx)
+	to, err := r.d.Access.CPUTime(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	busy = r.d.CPUTimeMost(from, to)
+	busy = r.d.Access.CPUTimeMost(from, to)
 	states, err := r.d.States(ctx)
 	if err != nil {
 		return 0, 0, err

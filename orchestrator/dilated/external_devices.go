@@ -100,7 +100,7 @@ func (v *devices) look(ctx context.Context, x *device) error {
 	if err != nil {
 		return err
 	}
-	port, err := v.d.PortOf(ctx, x.view.name)
+	port, err := v.d.Access.PortOf(ctx, x.view.name)
 	x.view.seen, x.view.carrier = *s.Device, port.Carrier
 	return err
 }

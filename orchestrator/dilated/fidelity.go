@@ -150,7 +150,7 @@ func (f *fidelity) dilation(row int) float64 {
 	if jctNs > 0 {
 		lag = float64(f.linksOf(row, f.reh.Rows[row])) * f.expected(f.reh.Rows[row]) * lagMargin / (lagShare * jctNs)
 	}
-	load := f.rate[row] * f.hopS / (float64(f.d.Cores()) * cpuShare)
+	load := f.rate[row] * f.hopS / (float64(f.d.Access.Cores()) * cpuShare)
 	f.dil[row] = orchestrator.Round2(max(1, lag, load) * f.slow)
 	return f.dil[row]
 }
@@ -159,7 +159,7 @@ func (f *fidelity) dilation(row int) float64 {
 // hopS seconds of CPU time.
 func (f *fidelity) need(hopS float64) (share float64) {
 	for _, rate := range f.rate {
-		share = max(share, rate*hopS/float64(f.d.Cores()))
+		share = max(share, rate*hopS/float64(f.d.Access.Cores()))
 	}
 	return share
 }
@@ -167,7 +167,7 @@ func (f *fidelity) need(hopS float64) (share float64) {
 // took notes the lag that the open row had.
 func (f *fidelity) took(lag live.Lag) {
 	f.lag[f.open].Add(lag)
-	f.far[f.open] = max(f.far[f.open], float64(f.d.ClockUncertainty()))
+	f.far[f.open] = max(f.far[f.open], float64(f.d.Access.ClockUncertainty()))
 }
 
 // lagUS returns how late a link of a row was, in microseconds of lab time. Any link counts as one between machines.

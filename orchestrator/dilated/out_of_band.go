@@ -372,7 +372,7 @@ func (b *board) release(all []call) error {
 	if all == nil {
 		return nil
 	}
-	at := b.clock.Ahead(orchestrator.ReleaseLead + time.Duration(b.clock.Deployed.Trip()))
+	at := b.clock.Ahead(orchestrator.ReleaseLead + time.Duration(b.clock.Deployed.Access.Trip()))
 	var errs []error
 	for _, w := range all {
 		errs = append(errs, b.reply(w, &nodeapi.ToRank{What: &nodeapi.ToRank_Release{Release: int64(at)}}))

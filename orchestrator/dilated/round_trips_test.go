@@ -42,6 +42,7 @@ func TestRoundTripLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &orchestrator.Deployed{Lab: l, Graph: g}
+		d.Access = orchestrator.LocalAccess(d)
 		row := apps.Row{Workload: "bcast", Scheme: "cepheus", SizeBytes: r.Results[0].SizeBytes, JCT: r.Results[0].JCT}
 		got := roundTripLinks(d, row)
 		s := labspec.Fabric(l, g)

@@ -135,7 +135,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 	if r.clock, err = orchestrator.NewLabClock(ctx, r.d, states[0].Node, *states[0].Rate); err != nil {
 		return err
 	}
-	if far := r.d.ClockUncertainty(); far > 0 {
+	if far := r.d.Access.ClockUncertainty(); far > 0 {
 		r.d.Log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
 		r.Events.Note(r.clock.Now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}

@@ -26,7 +26,7 @@ func (r *lockstepRun) tellForeign() {
 		return
 	}
 	format := "not deterministic: %d frames of programs that are no nodes have come in at %s"
-	if !r.d.OnOneServer() {
+	if !r.d.Access.Local() {
 		format = "%d frames that no node has sent were refused at %s"
 	}
 	text := fmt.Sprintf(format, all, strings.Join(ports, ", "))

@@ -131,7 +131,7 @@ func (r *lockstepRun) open() (err error) {
 	if err := r.d.AwaitAgents(r.ctx); err != nil {
 		return err
 	}
-	if r.coord, err = r.d.Coordinator(r.ctx, &r.cfg); err != nil {
+	if r.coord, err = r.d.Access.Coordinator(r.ctx, &r.cfg); err != nil {
 		return err
 	}
 	specs, err := labspec.Timeline(r.d.Lab, r.d.Graph)
@@ -158,7 +158,7 @@ func (r *lockstepRun) open() (err error) {
 	for _, e := range r.caps.ends {
 		captures = append(captures, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
 	}
-	if err := r.d.HandOver(r.coord); err != nil {
+	if err := r.d.Access.HandOver(r.coord); err != nil {
 		return err
 	}
 	r.nodes = make([]*nodeStream, len(r.d.Nodes))
@@ -166,7 +166,7 @@ func (r *lockstepRun) open() (err error) {
 	if err != nil {
 		return err
 	}
-	key := r.d.TagKey()
+	key := r.d.Access.TagKey()
 	err = r.d.Each(func(i int) error {
 		n := &nodeStream{name: r.d.Nodes[i].Name, words: newWordQueue()}
 		s, err := r.d.Nodes[i].Lockstep(r.streams)
@@ -200,7 +200,7 @@ func (r *lockstepRun) listen(n *nodeStream) {
 		w, err := n.s.Recv()
 		if err != nil {
 			select {
-			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", r.d.Where(n.name), r.coord.Now(), err):
+			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", r.d.Access.Where(n.name), r.coord.Now(), err):
 			default: // another node was first
 			}
 			return

@@ -65,7 +65,7 @@ func (r *lockstepRun) Stopped(node int, waited time.Duration) bool {
 // stoppedBy returns what to say of a node whose process is stopped, and nothing of one that is not.
 func (r *lockstepRun) stoppedBy(node int) string {
 	s := &r.stalls
-	if !r.d.OnOneServer() {
+	if !r.d.Access.Local() {
 		return "" // its process is elsewhere; that it does not answer is said in the end
 	}
 	if s.found == nil {

@@ -39,6 +39,7 @@ func TestProgramEnvironments(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &orchestrator.Deployed{Graph: g, Lab: l}
+	d.Access = orchestrator.LocalAccess(d)
 	argv := []string{"sh", "-c", "true"}
 	for _, mpi := range []bool{false, true} {
 		label := map[bool]string{false: "alone", true: "mpi"}[mpi]

@@ -93,7 +93,7 @@ func Exec(ctx context.Context, d *orchestrator.Deployed, x Execution) (code int,
 
 // prepareAll prepares a program at each of the nodes. On other machines that is done there.
 func prepareAll(d *orchestrator.Deployed, at []engine.Running, x *Execution) (all []*program, err error) {
-	if !d.OnOneServer() {
+	if !d.Access.Local() {
 		return remotePrograms(d, at, x)
 	}
 	hosts, err := d.HostsFile()

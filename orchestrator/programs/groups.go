@@ -75,14 +75,10 @@ func offerAt(d *orchestrator.Deployed, hosts []string) (*groupOffers, error) {
 
 // dialProgram connects to a host's ProgramSocket, wherever the host is.
 func dialProgram(d *orchestrator.Deployed, host string) (io.ReadWriteCloser, error) {
-	if d.OnOneServer() {
+	if d.Access.Local() {
 		return nodeapi.DialProgram(filepath.Join(d.Store.NodePath(host), nodeapi.ProgramSocket))
 	}
-	server, ok := d.ServerOf(host)
-	if !ok {
-		return nil, fmt.Errorf("no machine of lab %s has it", d.Lab.Name)
-	}
-	c, err := d.CallShare(context.Background(), server, shareapi.Request{Do: shareapi.Groups, Node: host})
+	c, err := d.Access.Call(context.Background(), host, shareapi.Request{Do: shareapi.Groups, Node: host})
 	if err != nil {
 		return nil, err
 	}

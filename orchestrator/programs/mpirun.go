@@ -234,7 +234,7 @@ func mpiCommand(ctx context.Context, d *orchestrator.Deployed, ranks []string, x
 	for _, n := range at[1:] {
 		m.Ask = append(m.Ask, n.Name)
 	}
-	if !d.OnOneServer() {
+	if !d.Access.Local() {
 		for _, p := range all {
 			p.remote.run.Scratch = true
 		}

@@ -46,7 +46,7 @@ func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution)
 		return nil, fmt.Errorf("exec %s: %w", x.Argv[0], err)
 	}
 	for _, n := range at {
-		server, ok := d.ServerOf(n.Name)
+		server, ok := d.Access.ServerOf(n.Name)
 		if !ok {
 			return nil, fmt.Errorf("exec at %s: no machine of lab %s has it", n.Name, d.Lab.Name)
 		}
@@ -74,7 +74,7 @@ func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Wr
 		}
 	}
 	defer restore()
-	c, err := p.remote.d.CallShare(ctx, p.remote.machine, shareapi.Request{Do: shareapi.Program, Node: p.node, Run: &q})
+	c, err := p.remote.d.Access.Call(ctx, p.node, shareapi.Request{Do: shareapi.Program, Node: p.node, Run: &q})
 	if err != nil {
 		return 0, fmt.Errorf("exec %s at %s: %w", p.start.Argv[0], p.node, err)
 	}
