@@ -22,7 +22,7 @@ import (
 func (s *Store) RunSocket() string { return filepath.Join(s.Dir, "run.sock") }
 
 // activeRun returns the connection to the run in virtual time that is under way, nil if there is none.
-func (d *Deployed) activeRun() (nodeapi.RunClient, func() error) {
+func (d runAccess) activeRun() (nodeapi.RunClient, func() error) {
 	socket := d.Store.RunSocket()
 	c, err := net.Dial("unix", socket)
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Deployed) activeRun() (nodeapi.RunClient, func() error) {
 }
 
 // lookAtRun asks the run in virtual time that is under way, if there is one.
-func (d *Deployed) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, err error) {
+func (d runAccess) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, err error) {
 	run, end := d.activeRun()
 	if run == nil {
 		return nil, nil, nil
@@ -67,7 +67,7 @@ func doInRun(ctx context.Context, run nodeapi.RunClient, end func() error, acts 
 }
 
 // captureRun writes the frames of a port, as Deployed.Capture does, while a run in virtual time is under way.
-func (d *Deployed) captureRun(ctx context.Context, run nodeapi.RunClient, e topo.End, w io.Writer, count int) error {
+func (d runAccess) captureRun(ctx context.Context, run nodeapi.RunClient, e topo.End, w io.Writer, count int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := run.Capture(ctx, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})

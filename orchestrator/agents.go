@@ -36,7 +36,7 @@ type Agent struct {
 const MessageMax = 16 << 20
 
 // connect reaches the agents of all nodes, which must be there.
-func (d *Deployed) connect(ctx context.Context) error {
+func (d agentCalls) connect(ctx context.Context) error {
 	if err := d.Access.Await(ctx); err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (d *Deployed) connect(ctx context.Context) error {
 }
 
 // open prepares the connections to the agents of all nodes, which may be gone.
-func (d *Deployed) open() error {
-	if err := d.openPlane(); err != nil {
+func (d agentCalls) open() error {
+	if err := controllerSetupOf(d.Deployed).openPlane(); err != nil {
 		return err
 	}
 	return d.Each(func(i int) (err error) {
@@ -120,7 +120,7 @@ func (d *Deployed) RestClock(rate *counters.Rate) (live.Rate, error) {
 
 // configure makes nodes what the lab file says they are, with the clock that the others have.
 // From then on the nodes refuse leaders of earlier epochs.
-func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
+func (d agentCalls) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
 	lab, err := labspec.Encode(d.Lab)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 
 // States returns the state that each node reports, in node order.
 func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
-	if look, states, err := d.lookAtRun(ctx); look != nil || err != nil {
+	if look, states, err := runAccessOf(d).lookAtRun(ctx); look != nil || err != nil {
 		return states, err
 	}
 	all := make([]counters.Node, len(d.Nodes))
@@ -156,7 +156,7 @@ func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 
 // Look returns the state that each node reports; a node that does not answer is marked as gone.
 func (d *Deployed) Look(ctx context.Context) []counters.Node {
-	if look, states, err := d.lookAtRun(ctx); look != nil && err == nil {
+	if look, states, err := runAccessOf(d).lookAtRun(ctx); look != nil && err == nil {
 		return states
 	}
 	all := make([]counters.Node, len(d.Nodes))

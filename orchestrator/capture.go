@@ -179,8 +179,8 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	var states *nodeapi.InspectReply
 	var err error
 	for begin := time.Now(); ; {
-		if run, end := d.activeRun(); run != nil {
-			return errors.Join(d.captureRun(ctx, run, e, w, count), end())
+		if run, end := runAccessOf(d).activeRun(); run != nil {
+			return errors.Join(runAccessOf(d).captureRun(ctx, run, e, w, count), end())
 		}
 		states, err = d.Nodes[e.Node].Inspect(ctx, nil)
 		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > RestoreWait {

@@ -40,7 +40,7 @@ type ControlPlane struct {
 }
 
 // openPlane prepares the connections to the lab's controllers, which may be gone.
-func (d *Deployed) openPlane() error {
+func (d controllerSetup) openPlane() error {
 	names := d.Lab.Replicas()
 	if len(names) == 0 || d.Plane != nil {
 		return nil
@@ -75,7 +75,7 @@ func (p *ControlPlane) close() error {
 }
 
 // replicaNode makes the folders of a controller that is to be started.
-func (d *Deployed) replicaNode(name string) (n engine.Node, err error) {
+func (d controllerSetup) replicaNode(name string) (n engine.Node, err error) {
 	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.Store.NodePath(name)), len(d.Lab.Replicas())
 	if n.Dir, err = d.Store.nodeDir(name); err == nil {
 		n.Data, err = d.Store.dataDir(name)
@@ -85,7 +85,7 @@ func (d *Deployed) replicaNode(name string) (n engine.Node, err error) {
 
 // startReplicas starts controllers and waits until they take calls. Whether they have a
 // majority shows with the first command.
-func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
+func (d controllerSetup) startReplicas(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := d.listensAt(ctx, name); err != nil {
+		if err := agentCallsOf(d.Deployed).listensAt(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
 
 // bringUpPlane starts the controllers of a lab that is brought up, and tells them of it. Every
 // later step is recorded by them first.
-func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
+func (d controllerSetup) bringUpPlane(ctx context.Context, message []byte) error {
 	all := d.Lab.Replicas()
 	if len(all) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 }
 
 // tellPlane tells controllers that have been started of their lab.
-func (d *Deployed) tellPlane(ctx context.Context, message []byte) error {
+func (d controllerSetup) tellPlane(ctx context.Context, message []byte) error {
 	if err := d.openPlane(); err != nil || d.Plane == nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (d *Deployed) tellPlane(ctx context.Context, message []byte) error {
 
 // repairReplicas starts controllers again that have died: they come back with what is on their
 // disks.
-func (d *Deployed) repairReplicas(ctx context.Context, names []string) error {
+func (d controllerSetup) repairReplicas(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return d.openPlane()
 	}
@@ -152,7 +152,7 @@ func (d *Deployed) repairReplicas(ctx context.Context, names []string) error {
 }
 
 // missingReplicas returns the lab's controllers whose processes have ended.
-func (d *Deployed) missingReplicas(ctx context.Context) (names []string, err error) {
+func (d controllerSetup) missingReplicas(ctx context.Context) (names []string, err error) {
 	all := d.Lab.Replicas()
 	if len(all) == 0 {
 		return nil, nil
@@ -183,7 +183,7 @@ func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error
 
 // configureAll makes nodes and controllers what the lab file says they are, and the lab one
 // that is up.
-func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
+func (d agentCalls) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
 	r, err := d.RestClock(rate)
 	if err == nil {
 		err = d.Access.AskClocks(ctx)
@@ -191,7 +191,7 @@ func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replica
 	if err != nil {
 		return err
 	}
-	if err := d.configureReplicas(ctx, replicas, r); err != nil {
+	if err := controllerSetupOf(d.Deployed).configureReplicas(ctx, replicas, r); err != nil {
 		return err
 	}
 	epoch, err := d.phase(ctx, controller.PhaseConfiguring)
@@ -207,7 +207,7 @@ func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replica
 
 // configureReplicas gives controllers the lab's clock. One that has died meanwhile gets it when it
 // is started again.
-func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live.Rate) error {
+func (d controllerSetup) configureReplicas(ctx context.Context, names []string, r live.Rate) error {
 	if d.Plane == nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 		if !slices.Contains(names, n.Name) {
 			return nil
 		}
-		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.Name, Lab: lab, Rate: d.rateAt(n.Name, r)})
+		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.Name, Lab: lab, Rate: agentCallsOf(d.Deployed).rateAt(n.Name, r)})
 		return err
 	})
 }

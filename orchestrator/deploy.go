@@ -71,7 +71,7 @@ type Deployed struct {
 }
 
 // here reports whether a node is on this machine.
-func (d *Deployed) here(node int) bool { return d.share == nil || d.share.At[node] == d.share.Own }
+func (d wiring) here(node int) bool { return d.share == nil || d.share.At[node] == d.share.Own }
 
 // Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
 // unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
@@ -83,9 +83,9 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 	if err := d.Store.open(o.Log); err != nil {
 		return nil, Unchanged, err
 	}
-	did, err = d.ensure(ctx)
+	did, err = deploymentOf(d).ensure(ctx)
 	if err == nil && did == Repaired { // a node that is back has nothing of the run that was on it
-		err = d.tidyBefore(ctx)
+		err = leftoverSearchOf(d).tidyBefore(ctx)
 	}
 	return d, did, errors.Join(err, d.Store.close())
 }
@@ -104,27 +104,27 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 	if err := d.Store.open(o.Log); err != nil {
 		return nil, err
 	}
-	did, err := d.ensure(ctx)
+	did, err := deploymentOf(d).ensure(ctx)
 	if err == nil {
-		report, err = d.runOnce(ctx, ro, did != Made)
+		report, err = deploymentOf(d).runOnce(ctx, ro, did != Made)
 		err = errors.Join(err, d.Close())
 		if did == Made {
-			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+			err = errors.Join(err, deploymentOf(d).takeDown(context.WithoutCancel(ctx)))
 		}
 	}
 	return report, errors.Join(err, d.Store.close())
 }
 
 // runOnce runs the lab's workloads. One that stays up is clean before and after.
-func (d *Deployed) runOnce(ctx context.Context, o RunOptions, stays bool) (*runner.Report, error) {
+func (d deployment) runOnce(ctx context.Context, o RunOptions, stays bool) (*runner.Report, error) {
 	if stays {
-		if err := d.tidyBefore(ctx); err != nil {
+		if err := leftoverSearchOf(d.Deployed).tidyBefore(ctx); err != nil {
 			if ctx.Err() != nil { // what was found is still there
-				d.tidyAfter(ctx)
+				leftoverSearchOf(d.Deployed).tidyAfter(ctx)
 			}
 			return nil, err
 		}
-		defer d.tidyAfter(ctx)
+		defer leftoverSearchOf(d.Deployed).tidyAfter(ctx)
 	}
 	return d.runWorkloads(ctx, o)
 }
@@ -144,13 +144,13 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
 	d.Access = &localNodes{d}
 	if d.Managed(&state{}) {
-		return d, d.checkManagement()
+		return d, managementNetworkOf(d).checkManagement()
 	}
 	return d, nil
 }
 
 // ensure brings the lab up if it is not. The lock is held.
-func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
+func (d deployment) ensure(ctx context.Context) (did Outcome, err error) {
 	if _, err := d.Options.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
 		if _, ok, serr := d.Store.Get(); !ok && serr == nil {
 			err = errors.Join(err, d.Store.remove())
@@ -162,12 +162,12 @@ func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 		return Unchanged, err
 	}
 	if up {
-		if err := d.keepManaged(); err != nil {
+		if err := managementNetworkOf(d.Deployed).keepManaged(); err != nil {
 			return Unchanged, err
 		}
 		x, err := d.Access.Drift(ctx)
 		if err == nil && x.none() {
-			return Unchanged, d.connect(ctx)
+			return Unchanged, agentCallsOf(d.Deployed).connect(ctx)
 		}
 		if err != nil {
 			return Unchanged, err
@@ -198,7 +198,7 @@ func Attach(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, d.open()
+	return d, agentCallsOf(d).open()
 }
 
 // find returns the lab that is up under a name, with no connection to its nodes.
@@ -240,15 +240,15 @@ func (d *Deployed) Announce(format string, args ...any) {
 }
 
 // bringUp makes the whole lab, whatever exists of it already.
-func (d *Deployed) bringUp(ctx context.Context) error {
+func (d deployment) bringUp(ctx context.Context) error {
 	if e, ok := d.Options.Engine.(engine.Spread); ok {
-		return d.bringUpSpread(ctx, e)
+		return spreadDeploymentOf(d.Deployed).bringUpSpread(ctx, e)
 	}
 	message, err := labspec.Encode(d.Lab)
 	if err != nil {
 		return err
 	}
-	outside, err := d.openOutside()
+	outside, err := externalHostsOf(d.Deployed).openOutside()
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		}
 		nodes = append(nodes, node)
 	}
-	if err := d.bringUpPlane(ctx, message); err != nil {
+	if err := controllerSetupOf(d.Deployed).bringUpPlane(ctx, message); err != nil {
 		return err
 	}
 	if err := d.Options.Engine.Start(ctx, d.Lab.Name, nodes, d.Store.intend); err != nil {
@@ -295,14 +295,14 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
 		return err
 	}
-	if err := d.wire(ctx, links, all, all, outside); err != nil {
+	if err := wiringOf(d.Deployed).wire(ctx, links, all, all, outside); err != nil {
 		return err
 	}
 	wired := time.Now()
-	if err := d.connect(ctx); err != nil {
+	if err := agentCallsOf(d.Deployed).connect(ctx); err != nil {
 		return err
 	}
-	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
+	if err := agentCallsOf(d.Deployed).configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
 	d.Log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
@@ -312,7 +312,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 }
 
 // node makes the folders of a node that is to be started.
-func (d *Deployed) node(name string) (n engine.Node, err error) {
+func (d deployment) node(name string) (n engine.Node, err error) {
 	n.Name = name
 	if n.Dir, err = d.Store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
 		n.Data, err = d.Store.dataDir(name)
@@ -322,7 +322,7 @@ func (d *Deployed) node(name string) (n engine.Node, err error) {
 
 // wire makes links, and hands each affected node the sockets on the ends of all its links. Those of managed
 // that are hosts are linked to the management network, if the lab has one.
-func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[int]bool, outside map[string]*netdev.Outside) (err error) {
+func (d wiring) wire(ctx context.Context, links []int, affected, managed map[int]bool, outside map[string]*netdev.Outside) (err error) {
 	spaces, err := d.spaces(ctx)
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
 	for i, s := range spaces {
 		if s == nil && d.here(i) {
-			return d.died(ctx, d.Graph.Nodes[i].Name)
+			return agentCallsOf(d.Deployed).died(ctx, d.Graph.Nodes[i].Name)
 		}
 	}
 	if err := d.Store.intend("wire", d.Lab.Name); err != nil {
@@ -355,7 +355,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 			return err
 		}
 	}
-	if err := d.manage(spaces, managed); err != nil {
+	if err := managementNetworkOf(d.Deployed).manage(spaces, managed); err != nil {
 		return err
 	}
 	return d.Each(func(i int) error {
@@ -367,7 +367,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 }
 
 // handOver gives a node the sockets on the ends of its links.
-func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Namespace, o *netdev.Outside) error {
+func (d wiring) handOver(ctx context.Context, node int, spaces []*netdev.Namespace, o *netdev.Outside) error {
 	var ends []netdev.End
 	for p := range d.Graph.Nodes[node].Links {
 		ends = append(ends, d.end(spaces, topo.End{Node: node, Port: p}))
@@ -378,7 +378,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 	}
 	files, err = withOutside(files, o)
 	if err == nil {
-		err = d.listens(ctx, node)
+		err = agentCallsOf(d.Deployed).listens(ctx, node)
 	}
 	if err == nil {
 		err = nodeapi.SendFiles(filepath.Join(d.Store.NodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
@@ -392,7 +392,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 }
 
 // spaces opens the network namespaces of all nodes. The entry of a node that does not run is nil.
-func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
+func (d wiring) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
 	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
@@ -431,7 +431,7 @@ func closeAll(spaces []*netdev.Namespace) (err error) {
 
 // end names one end of a link. Its MAC is that of the plan for hosts; a switch's port
 // has one of its own.
-func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
+func (d wiring) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
 	n := &d.Graph.Nodes[e.Node]
 	mac := net.HardwareAddr{0x02, 0, byte(n.IP >> 24), byte(n.IP >> 16), byte(n.IP >> 8), byte(n.IP)}
 	if n.Kind == topo.Switch {
@@ -490,7 +490,7 @@ const (
 )
 
 // runs reports whether a node's process exists.
-func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
+func (d agentCalls) runs(ctx context.Context, node string) (bool, error) {
 	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	for _, n := range found {
 		if n.Name == node && n.PID > 0 {
@@ -501,12 +501,12 @@ func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
 }
 
 // listens waits until a node's agent takes calls: then it has all its sockets open.
-func (d *Deployed) listens(ctx context.Context, node int) error {
+func (d agentCalls) listens(ctx context.Context, node int) error {
 	return d.listensAt(ctx, d.Graph.Nodes[node].Name)
 }
 
 // listensAt is listens of a node by its name.
-func (d *Deployed) listensAt(ctx context.Context, node string) error {
+func (d agentCalls) listensAt(ctx context.Context, node string) error {
 	path := filepath.Join(d.Store.NodePath(node), nodeapi.AgentSocket)
 	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
@@ -535,7 +535,7 @@ func (d *Deployed) listensAt(ctx context.Context, node string) error {
 }
 
 // died returns an error with the last line in the log of a node that does not answer.
-func (d *Deployed) died(ctx context.Context, node string) error {
+func (d agentCalls) died(ctx context.Context, node string) error {
 	log, err := d.Options.Engine.Logs(ctx, d.Lab.Name, node)
 	if err != nil || len(log) == 0 {
 		return fmt.Errorf("node %s did not start and left no log", node)
@@ -560,6 +560,6 @@ func (d *Deployed) Close() error {
 }
 
 // takeDown removes everything of the lab. The lock is held.
-func (d *Deployed) takeDown(ctx context.Context) error {
+func (d deployment) takeDown(ctx context.Context) error {
 	return errors.Join(d.Close(), remove(ctx, d.Store, []engine.Engine{d.Options.Engine}))
 }

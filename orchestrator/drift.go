@@ -33,7 +33,7 @@ type drift struct {
 func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas)+len(x.unmanaged) == 0 }
 
 // affected returns the nodes that need new sockets: they start from scratch.
-func (d *Deployed) affected(x drift) map[int]bool {
+func (d deployment) affected(x drift) map[int]bool {
 	all := map[int]bool{}
 	for _, n := range x.nodes {
 		all[n] = true
@@ -46,12 +46,12 @@ func (d *Deployed) affected(x drift) map[int]bool {
 
 // isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
 // Drift looks for those.
-func (d *Deployed) isUp(ctx context.Context) (bool, error) {
+func (d deployment) isUp(ctx context.Context) (bool, error) {
 	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Phase != phaseUp {
 		return false, err
 	}
-	if same, err := d.sameAttachments(&st); err != nil || !same {
+	if same, err := externalHostsOf(d.Deployed).sameAttachments(&st); err != nil || !same {
 		return false, err
 	}
 	if st.Engine != d.Options.Engine.Name() {
@@ -74,7 +74,7 @@ func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
 	if err != nil {
 		return x, err
 	}
-	spaces, err := l.d.spaces(ctx)
+	spaces, err := wiringOf(l.d).spaces(ctx)
 	if err != nil {
 		return x, err
 	}
@@ -88,7 +88,7 @@ func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		if s != nil && l.d.Managed(&st) && l.d.manages(i) {
+		if s != nil && l.d.Managed(&st) && managementNetworkOf(l.d).manages(i) {
 			on, err := s.Attached(managementNetOf(i))
 			if err != nil {
 				return x, fmt.Errorf("node %s: %w", n.Name, err)
@@ -106,21 +106,21 @@ func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
 	}
 	slices.Sort(x.links)
 	x.links = slices.Compact(x.links)
-	x.replicas, err = l.d.missingReplicas(ctx)
+	x.replicas, err = controllerSetupOf(l.d).missingReplicas(ctx)
 	return x, err
 }
 
 // Repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
 // are not affected.
 func (l *localNodes) Repair(ctx context.Context, x drift) error {
-	if err := l.d.repairReplicas(ctx, x.replicas); err != nil {
+	if err := controllerSetupOf(l.d).repairReplicas(ctx, x.replicas); err != nil {
 		return err
 	}
 	if _, err := l.d.phase(ctx, controller.PhaseRepairing); err != nil {
 		return err
 	}
-	affected := l.d.affected(x)
-	if err := l.d.mending(affected); err != nil {
+	affected := deploymentOf(l.d).affected(x)
+	if err := deploymentOf(l.d).mending(affected); err != nil {
 		return err
 	}
 	outside := map[string]*netdev.Outside{}
@@ -139,7 +139,7 @@ func (l *localNodes) Repair(ctx context.Context, x drift) error {
 	for _, n := range x.nodes {
 		name := l.d.Graph.Nodes[n].Name
 		l.d.Log("node %s is gone: it is started again", name)
-		node, err := l.d.node(name)
+		node, err := deploymentOf(l.d).node(name)
 		if err != nil {
 			return err
 		}
@@ -161,24 +161,24 @@ func (l *localNodes) Repair(ctx context.Context, x drift) error {
 		l.d.Log("host %s is linked to the management network", l.d.Graph.Nodes[i].Name)
 		managed[i] = true
 	}
-	if err := l.d.wire(ctx, x.links, affected, managed, outside); err != nil {
+	if err := wiringOf(l.d).wire(ctx, x.links, affected, managed, outside); err != nil {
 		return err
 	}
-	if err := l.d.connect(ctx); err != nil {
+	if err := agentCallsOf(l.d).connect(ctx); err != nil {
 		return err
 	}
-	rate, err := l.d.clockOf(ctx, affected)
+	rate, err := deploymentOf(l.d).clockOf(ctx, affected)
 	if err != nil {
 		return err
 	}
-	if err := l.d.configureAll(ctx, affected, x.replicas, rate); err != nil {
+	if err := agentCallsOf(l.d).configureAll(ctx, affected, x.replicas, rate); err != nil {
 		return err
 	}
-	return l.d.mending(nil)
+	return deploymentOf(l.d).mending(nil)
 }
 
 // mending records durably which nodes are being repaired.
-func (d *Deployed) mending(nodes map[int]bool) error {
+func (d deployment) mending(nodes map[int]bool) error {
 	st, _, err := d.Store.Get()
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func names(nodes []engine.Node) (all []string) {
 }
 
 // clockOf returns the clock of a node that is not affected, or nil if all are.
-func (d *Deployed) clockOf(ctx context.Context, affected map[int]bool) (*counters.Rate, error) {
+func (d deployment) clockOf(ctx context.Context, affected map[int]bool) (*counters.Rate, error) {
 	for i, c := range d.Nodes {
 		if affected[i] {
 			continue
@@ -225,12 +225,12 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	up, err := d.isUp(ctx)
+	up, err := deploymentOf(d).isUp(ctx)
 	if err != nil {
 		return err
 	}
 	if e, ok := o.Engine.(engine.Spread); ok && !up {
-		return d.writePlacement(ctx, e, w)
+		return spreadDeploymentOf(d).writePlacement(ctx, e, w)
 	}
 	var lines []string
 	if up {
@@ -254,7 +254,7 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 			lines = append(lines, fmt.Sprintf("%s is up: nothing to do", l.Name))
 		}
 	} else {
-		if _, err := d.openOutside(); err != nil {
+		if _, err := externalHostsOf(d).openOutside(); err != nil {
 			return err
 		}
 		for _, n := range found {

@@ -18,7 +18,7 @@ import (
 )
 
 // openOutside looks at the interfaces of all external hosts before anything is made.
-func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
+func (d externalHosts) openOutside() (map[string]*netdev.Outside, error) {
 	all := map[string]*netdev.Outside{}
 	used := map[string]string{}
 	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
@@ -60,7 +60,7 @@ func ExternalsOf(l *lab.Lab) string {
 
 // sameAttachments reports whether a deployed lab has the interfaces that are asked for, and
 // whether they are still the ones it was deployed with.
-func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
+func (d externalHosts) sameAttachments(st *state) (ok bool, err error) {
 	if len(d.Options.Attach) > 0 && !maps.Equal(d.Options.Attach, st.Attach) {
 		return false, fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
 	}
@@ -152,7 +152,7 @@ func (d *Deployed) TellExternals(dilation float64) error {
 	if _, err := lab.Parse("lab "+d.Lab.Name, d.Lab.Resolved()); err != nil {
 		return err
 	}
-	if err := d.checkRegions(); err != nil {
+	if err := externalHostsOf(d).checkRegions(); err != nil {
 		return err
 	}
 	// Marks that were set for an earlier run do not hold for this one.
@@ -163,7 +163,7 @@ func (d *Deployed) TellExternals(dilation float64) error {
 }
 
 // checkRegions makes sure that external hosts that are written to have memory.
-func (d *Deployed) checkRegions() error {
+func (d externalHosts) checkRegions() error {
 	for _, w := range d.Lab.Workloads {
 		if w.Bcast == nil || w.Bcast.Operation != "write" {
 			continue

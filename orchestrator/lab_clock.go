@@ -92,7 +92,7 @@ func (p *LabClock) SetRate(ctx context.Context, dilation float64) (live.Lag, err
 	p.mu.Unlock()
 	all := make([]*nodeapi.LagReply, len(p.Deployed.Nodes))
 	err := p.Deployed.Each(func(i int) (err error) {
-		if all[i], err = p.Deployed.Nodes[i].SetRate(ctx, p.Deployed.rateAt(p.Deployed.Nodes[i].Name, r)); err != nil {
+		if all[i], err = p.Deployed.Nodes[i].SetRate(ctx, agentCallsOf(p.Deployed).rateAt(p.Deployed.Nodes[i].Name, r)); err != nil {
 			return fmt.Errorf("set the clock of node %s: %w", p.Deployed.Nodes[i].Name, err)
 		}
 		return nil
@@ -102,7 +102,7 @@ func (p *LabClock) SetRate(ctx context.Context, dilation float64) (live.Lag, err
 		return total, err
 	}
 	if p.Deployed.Plane != nil {
-		p.Deployed.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.Deployed.rateAt(name, r) })
+		p.Deployed.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return agentCallsOf(p.Deployed).rateAt(name, r) })
 	}
 	for _, g := range all {
 		if g == nil {

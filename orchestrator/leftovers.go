@@ -37,7 +37,7 @@ const (
 
 // leftoversOf lists what runs have left on a node. The plain multicast groups of a lab with
 // controllers are not listed: the controllers keep track of them.
-func (d *Deployed) leftoversOf(n *counters.Node) (what []string) {
+func (d leftoverSearch) leftoversOf(n *counters.Node) (what []string) {
 	h := n.Held
 	if h == nil {
 		return nil // it is gone
@@ -68,7 +68,7 @@ func (d *Deployed) leftoversOf(n *counters.Node) (what []string) {
 }
 
 // leftovers returns, as text, what runs have left on each node, and the nodes concerned.
-func (d *Deployed) leftovers(states []counters.Node) (text string, nodes []int) {
+func (d leftoverSearch) leftovers(states []counters.Node) (text string, nodes []int) {
 	var all []string
 	for i := range states {
 		if what := d.leftoversOf(&states[i]); len(what) > 0 {
@@ -81,7 +81,7 @@ func (d *Deployed) leftovers(states []counters.Node) (text string, nodes []int) 
 
 // tidyBefore removes what an earlier run has left, the faults of its lab file among it; where
 // there are controllers their leader removes those.
-func (d *Deployed) tidyBefore(ctx context.Context) error {
+func (d leftoverSearch) tidyBefore(ctx context.Context) error {
 	if d.Plane == nil {
 		if err := d.ResetFaults(ctx, faults.LabPrefix); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (d *Deployed) tidyBefore(ctx context.Context) error {
 
 // tidyAfter does the same after a run, on the nodes that still answer. What is left then is
 // removed or named by the next run.
-func (d *Deployed) tidyAfter(ctx context.Context) {
+func (d leftoverSearch) tidyAfter(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
 	if d.Plane == nil {
@@ -105,7 +105,7 @@ func (d *Deployed) tidyAfter(ctx context.Context) {
 
 // tidy removes what a run has left: groups, ranks and what they have made, frames that are under
 // way. It fails if something remains. whose names the run.
-func (d *Deployed) tidy(ctx context.Context, whose string) error {
+func (d leftoverSearch) tidy(ctx context.Context, whose string) error {
 	states, err := d.settled(ctx, ownWait)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *Deployed) tidy(ctx context.Context, whose string) error {
 
 // settled returns the nodes' states once nothing of a run is left and no frame is under way, or
 // when wait is over. Frames that a fault added by hand holds back do not count.
-func (d *Deployed) settled(ctx context.Context, wait time.Duration) ([]counters.Node, error) {
+func (d leftoverSearch) settled(ctx context.Context, wait time.Duration) ([]counters.Node, error) {
 	states := d.Look(ctx)
 	for until, hurried := time.Now().Add(wait), false; ; states = d.Look(ctx) {
 		frames := 0
@@ -154,12 +154,12 @@ func (d *Deployed) settled(ctx context.Context, wait time.Duration) ([]counters.
 }
 
 // hurry speeds a clock that is slower than restDilation up to that.
-func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
+func (d leftoverSearch) hurry(ctx context.Context, states []counters.Node) error {
 	i := slices.IndexFunc(states, func(s counters.Node) bool { return s.Rate != nil })
 	if i < 0 || states[i].Rate.Dilation <= restDilation {
 		return nil
 	}
-	p, err := NewLabClock(ctx, d, states[i].Node, *states[i].Rate)
+	p, err := NewLabClock(ctx, d.Deployed, states[i].Node, *states[i].Rate)
 	if err == nil {
 		_, err = p.SetRate(ctx, restDilation)
 	}
@@ -167,7 +167,7 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 }
 
 // release has nodes release what runs have left on them. A node that has died has nothing.
-func (d *Deployed) release(ctx context.Context, nodes []int) error {
+func (d leftoverSearch) release(ctx context.Context, nodes []int) error {
 	errs := make([]error, len(d.Nodes))
 	for _, i := range nodes {
 		_, err := d.Nodes[i].Release(ctx, &nodeapi.ReleaseRequest{})

@@ -94,20 +94,20 @@ func (x *worker) probedEnds(ctx context.Context) (all []*linkProbe, err error) {
 	if _, err := d.trunks.await(ctx); err != nil {
 		return nil, err
 	}
-	spaces, err := d.spaces(ctx)
+	spaces, err := wiringOf(d).spaces(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
 	for i, k := range d.Graph.Links {
 		for _, e := range []topo.End{k.A, k.B} {
-			if !d.here(e.Node) || d.here(k.A.Node) == d.here(k.B.Node) {
+			if !wiringOf(d).here(e.Node) || wiringOf(d).here(k.A.Node) == wiringOf(d).here(k.B.Node) {
 				continue
 			}
 			if spaces[e.Node] == nil {
-				return all, d.died(ctx, d.Graph.Nodes[e.Node].Name)
+				return all, agentCallsOf(d).died(ctx, d.Graph.Nodes[e.Node].Name)
 			}
-			end := d.end(spaces, e)
+			end := wiringOf(d).end(spaces, e)
 			files, err := spaces[e.Node].Sockets([]netdev.End{end}, false)
 			if err != nil {
 				return all, err

@@ -35,7 +35,7 @@ func (d *Deployed) Managed(st *state) bool {
 }
 
 // keepManaged records that a lab that is up has a management network from now on, if one is asked for.
-func (d *Deployed) keepManaged() error {
+func (d managementNetwork) keepManaged() error {
 	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Management || !d.Managed(&st) {
 		return err
@@ -49,13 +49,13 @@ func (d *Deployed) keepManaged() error {
 
 // manages reports whether a node is on the management network of a lab that has one: hosts on which
 // programs run are.
-func (d *Deployed) manages(node int) bool {
+func (d managementNetwork) manages(node int) bool {
 	n := &d.Graph.Nodes[node]
 	return n.Kind == topo.Host && d.Lab.ExternalHost(n.Name) == nil
 }
 
 // checkManagement returns why a lab cannot have a management network.
-func (d *Deployed) checkManagement() error {
+func (d managementNetwork) checkManagement() error {
 	if d.Graph.Hosts > netdev.PortsMax {
 		return fmt.Errorf("lab %s has %d hosts, and a management network links at most %d: leave it out", d.Lab.Name, d.Graph.Hosts, netdev.PortsMax)
 	}
@@ -64,7 +64,7 @@ func (d *Deployed) checkManagement() error {
 
 // manage links hosts to the management network, which it makes if need be; those that are linked
 // already are linked again.
-func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err error) {
+func (d managementNetwork) manage(spaces []*netdev.Namespace, which map[int]bool) (err error) {
 	st, _, err := d.Store.Get()
 	if err != nil || !d.Managed(&st) {
 		return err
@@ -91,7 +91,7 @@ func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err e
 }
 
 // openHub opens the bridge, which it makes if need be.
-func (d *Deployed) openHub() (*netdev.Namespace, error) {
+func (d managementNetwork) openHub() (*netdev.Namespace, error) {
 	path := d.Store.hubPath()
 	hub, err := netdev.OpenHub(path)
 	if err != nil { // there is none, or what is there is not all of one
@@ -113,7 +113,7 @@ func (d *Deployed) HostsFile() (path string, err error) {
 }
 
 // writeHosts writes that file. The lock is held.
-func (d *Deployed) writeHosts() error {
+func (d managementNetwork) writeHosts() error {
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n")
 	for i := range d.Graph.Hosts {

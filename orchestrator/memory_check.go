@@ -13,7 +13,7 @@ import (
 
 // warnMemory tells the operator of a machine that may not have the memory for a run of the lab. At rest that takes a small part of it, so the
 // lab is brought up all the same.
-func (d *Deployed) warnMemory() {
+func (d deployment) warnMemory() {
 	var i unix.Sysinfo_t
 	if _, ok := d.Options.Engine.(engine.Spread); ok || unix.Sysinfo(&i) != nil { // a lab on several machines is refused; what is not known is not said
 		return

@@ -109,7 +109,7 @@ func (l *localNodes) Call(_ context.Context, node string, _ shareapi.Request) (n
 
 // Await waits until the agent of each node takes calls.
 func (l *localNodes) Await(ctx context.Context) error {
-	return l.d.Each(func(i int) error { return l.d.listens(ctx, i) })
+	return l.d.Each(func(i int) error { return agentCallsOf(l.d).listens(ctx, i) })
 }
 
 // Dial prepares the connection to the agent of a node.
@@ -145,7 +145,9 @@ func (l *localNodes) Coordinator(_ context.Context, cfg *sim.Config) (*lockstep.
 }
 
 // HandOver hands the nodes the memory of a run.
-func (l *localNodes) HandOver(c *lockstep.Coordinator) error { return c.HandOver(l.d.handMemory) }
+func (l *localNodes) HandOver(c *lockstep.Coordinator) error {
+	return c.HandOver(wiringOf(l.d).handMemory)
+}
 
 // TagKey returns none: nobody else reaches the links.
 func (l *localNodes) TagKey() []byte { return nil }

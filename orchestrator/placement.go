@@ -30,7 +30,7 @@ import (
 )
 
 // checkSpread says what of a lab does not go over several machines yet.
-func (d *Deployed) checkSpread() error {
+func (d spreadDeployment) checkSpread() error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", d.Lab.Name, fmt.Sprintf(format, args...))
 	}
@@ -47,7 +47,7 @@ func (d *Deployed) checkSpread() error {
 const vniMax = 1<<24 - 1
 
 // bringUpSpread makes the lab on the machines of a testbed.
-func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
+func (d spreadDeployment) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err := d.checkSpread(); err != nil {
 		return err
 	}
@@ -86,20 +86,20 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 		d.Announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, d.between(p.At, u.A, u.B), how(p, u.A, u.B))
 	}
 	begin := time.Now()
-	servers := &serverNodes{d: d, placement: p}
+	servers := &serverNodes{d: d.Deployed, placement: p}
 	d.Access = servers
 	if err := servers.makeShares(ctx, e, message); err != nil {
 		return err
 	}
 	made := time.Now()
-	if err := d.open(); err != nil {
+	if err := agentCallsOf(d.Deployed).open(); err != nil {
 		return err
 	}
 	all := map[int]bool{}
 	for i := range d.Graph.Nodes {
 		all[i] = true
 	}
-	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
+	if err := agentCallsOf(d.Deployed).configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
 	d.Log("%d nodes and %d links, %d of them between machines, made in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
@@ -139,7 +139,7 @@ func (s *serverNodes) makeShares(ctx context.Context, e engine.Spread, message [
 	if err != nil {
 		return err
 	}
-	if err := s.d.tellPlane(ctx, message); err != nil {
+	if err := controllerSetupOf(s.d).tellPlane(ctx, message); err != nil {
 		return err
 	}
 	if err := s.probeLinks(ctx); err != nil {
@@ -158,7 +158,7 @@ func (s *serverNodes) makeShares(ctx context.Context, e engine.Spread, message [
 }
 
 // crossing counts the links between machines.
-func (d *Deployed) crossing(at []int) (n int) {
+func (d spreadDeployment) crossing(at []int) (n int) {
 	for _, k := range d.Graph.Links {
 		if at[k.A.Node] != at[k.B.Node] {
 			n++
@@ -168,7 +168,7 @@ func (d *Deployed) crossing(at []int) (n int) {
 }
 
 // place decides which node goes where.
-func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placement, error) {
+func (d spreadDeployment) place(ctx context.Context, e engine.Spread) (*engine.Placement, error) {
 	all, absent, port, err := e.Machines(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 }
 
 // userspace returns the pairs of machines whose links are in user space.
-func (d *Deployed) userspace(ctx context.Context, e engine.Spread, p *engine.Placement) (pairs []shareapi.Pair, err error) {
+func (d spreadDeployment) userspace(ctx context.Context, e engine.Spread, p *engine.Placement) (pairs []shareapi.Pair, err error) {
 	if d.crossing(p.At) == 0 {
 		return nil, nil
 	}
@@ -226,7 +226,7 @@ const (
 )
 
 // between counts the links between two machines.
-func (d *Deployed) between(at []int, a, b int) (n int) {
+func (d spreadDeployment) between(at []int, a, b int) (n int) {
 	for _, k := range d.Graph.Links {
 		if x, y := at[k.A.Node], at[k.B.Node]; min(x, y) == min(a, b) && max(x, y) == max(a, b) {
 			n++
@@ -236,7 +236,7 @@ func (d *Deployed) between(at []int, a, b int) (n int) {
 }
 
 // writePlacement writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.
-func (d *Deployed) writePlacement(ctx context.Context, e engine.Spread, w io.Writer) error {
+func (d spreadDeployment) writePlacement(ctx context.Context, e engine.Spread, w io.Writer) error {
 	if err := d.checkSpread(); err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
 	if i, found := s.d.Graph.Find(node); found {
 		return s.placement.At[i], true
 	}
-	return s.d.controllerAt(node, s.placement.Controllers)
+	return controllerSetupOf(s.d).controllerAt(node, s.placement.Controllers)
 }
 
 // Dial prepares the connection to the agent of a node, wherever it is.

@@ -34,7 +34,7 @@ func attachedAt(p *engine.Placement, host, at string) (machine int, name string,
 }
 
 // placeOutside moves the nodes of external hosts to the machines where their interfaces are.
-func (d *Deployed) placeOutside(p *engine.Placement) error {
+func (d spreadDeployment) placeOutside(p *engine.Placement) error {
 	used := map[string]string{}
 	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
 		at := d.Options.Attach[host]

@@ -141,7 +141,7 @@ func (s *serverNodes) Ahead(node string) int64 {
 }
 
 // rateAt returns a rate, which is in the clock here, in that of a node.
-func (d *Deployed) rateAt(node string, r live.Rate) *nodeapi.Rate {
+func (d agentCalls) rateAt(node string, r live.Rate) *nodeapi.Rate {
 	return &nodeapi.Rate{Mono: r.Mono + d.Access.Ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 

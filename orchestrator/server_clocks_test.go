@@ -82,7 +82,7 @@ func TestRateAt(t *testing.T) {
 		clocks: serverClocks{all: []clockOffset{{ahead: 10, trip: 4}, {ahead: -500, trip: 6, moved: 3}}},
 	}
 	for node, want := range map[string]int64{"h0": 1010, "h1": 500, "h2": 500} {
-		if got := d.rateAt(node, live.Rate{Mono: 1000, Dilation: 2}); got.Mono != want || got.Dilation != 2 {
+		if got := agentCallsOf(d).rateAt(node, live.Rate{Mono: 1000, Dilation: 2}); got.Mono != want || got.Dilation != 2 {
 			t.Errorf("%s gets %v, want it from %d", node, got, want)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 // controllerHere reports whether a name is that of a controller on this machine.
-func (d *Deployed) controllerHere(name string) bool {
+func (d controllerSetup) controllerHere(name string) bool {
 	at, ok := d.controllerAt(name, d.share.Controllers)
 	return ok && at == d.share.Own
 }
 
 // controllerAt returns the machine of a controller.
-func (d *Deployed) controllerAt(name string, at []int) (machine int, ok bool) {
+func (d controllerSetup) controllerAt(name string, at []int) (machine int, ok bool) {
 	for i, n := range d.Lab.Replicas() {
 		if n == name && i < len(at) {
 			return at[i], true
@@ -29,7 +29,7 @@ func (d *Deployed) controllerAt(name string, at []int) (machine int, ok bool) {
 }
 
 // replicasHere makes the folders of the controllers that are to be started on this machine.
-func (d *Deployed) replicasHere() (nodes []engine.Node, err error) {
+func (d controllerSetup) replicasHere() (nodes []engine.Node, err error) {
 	for _, name := range d.Lab.Replicas() {
 		if !d.controllerHere(name) {
 			continue
@@ -45,7 +45,7 @@ func (d *Deployed) replicasHere() (nodes []engine.Node, err error) {
 
 // controllerMachine returns the machine of a controller of a lab on several.
 func (s *serverNodes) controllerMachine(name string) *engine.Machine {
-	at, _ := s.d.controllerAt(name, s.placement.Controllers)
+	at, _ := controllerSetupOf(s.d).controllerAt(name, s.placement.Controllers)
 	return &s.placement.Machines[at]
 }
 

@@ -41,7 +41,7 @@ func (s *serverNodes) Drift(ctx context.Context) (x drift, err error) {
 		have := found[n.Name]
 		if have.PID == 0 {
 			x.nodes = append(x.nodes, i)
-		} else if managed && s.d.manages(i) && !have.Managed {
+		} else if managed && managementNetworkOf(s.d).manages(i) && !have.Managed {
 			x.unmanaged = append(x.unmanaged, i)
 		}
 		for p, k := range n.Links {

@@ -177,16 +177,16 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 	if err := x.makeHub(d); err != nil {
 		return err
 	}
-	nodes, err := d.replicasHere()
+	nodes, err := controllerSetupOf(d).replicasHere()
 	if err != nil {
 		return err
 	}
 	mine := map[int]bool{}
 	for i, n := range d.Graph.Nodes {
-		if !d.here(i) {
+		if !wiringOf(d).here(i) {
 			continue
 		}
-		node, err := d.node(n.Name)
+		node, err := deploymentOf(d).node(n.Name)
 		if err != nil {
 			return err
 		}
@@ -196,8 +196,8 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 		return err
 	}
 	for _, name := range d.Lab.Replicas() {
-		if d.controllerHere(name) {
-			if err := d.listensAt(ctx, name); err != nil {
+		if controllerSetupOf(d).controllerHere(name) {
+			if err := agentCallsOf(d).listensAt(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 			links = append(links, i)
 		}
 	}
-	if err := d.wire(ctx, links, nil, mine, nil); err != nil {
+	if err := wiringOf(d).wire(ctx, links, nil, mine, nil); err != nil {
 		return err
 	}
 	x.d = d
@@ -241,13 +241,13 @@ func (x *worker) ready(ctx context.Context) error {
 	}
 	mine := map[int]bool{}
 	for i := range d.Graph.Nodes {
-		mine[i] = d.here(i)
+		mine[i] = wiringOf(d).here(i)
 	}
-	return d.wire(ctx, nil, mine, nil, outside) // which waits for each node's agent
+	return wiringOf(d).wire(ctx, nil, mine, nil, outside) // which waits for each node's agent
 }
 
 // wireRemote makes the end that is here of a link to another machine.
-func (d *Deployed) wireRemote(link int, a, b netdev.End) error {
+func (d wiring) wireRemote(link int, a, b netdev.End) error {
 	k := &d.Graph.Links[link]
 	end, far := a, k.B
 	if !d.here(k.A.Node) {
@@ -352,9 +352,9 @@ func (x *worker) nodeHere(node string) (d *Deployed, number int, err error) {
 	}
 	i, ok := d.Graph.Find(node)
 	switch {
-	case ok && d.here(i):
+	case ok && wiringOf(d).here(i):
 		return d, i, nil
-	case d.controllerHere(node):
+	case controllerSetupOf(d).controllerHere(node):
 		return d, -1, nil
 	}
 	return nil, 0, fmt.Errorf("node %s is not here", node)
@@ -406,7 +406,7 @@ func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
 	}
 	local := make([]bool, len(d.Graph.Nodes))
 	for i := range local {
-		local[i] = d.here(i)
+		local[i] = wiringOf(d).here(i)
 	}
 	check, err := d.trunks.await(ctx)
 	if err != nil {
@@ -417,13 +417,13 @@ func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
 		return nil, err
 	}
 	r.Links = check
-	if err := r.HandOver(d.handMemory); err != nil {
+	if err := r.HandOver(wiringOf(d).handMemory); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
 // handMemory hands files of the shared memory of a run to a node.
-func (d *Deployed) handMemory(node int, files []*os.File) error {
+func (d wiring) handMemory(node int, files []*os.File) error {
 	return nodeapi.SendFiles(filepath.Join(d.Store.NodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
 }

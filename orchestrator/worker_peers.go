@@ -50,7 +50,7 @@ func (x *worker) openPeers(d *Deployed) (f *peerSockets, err error) {
 	ctx, stop := context.WithCancel(context.Background()) // until the share is removed
 	f = &peerSockets{stop: stop}
 	for i, n := range d.Graph.Nodes {
-		if err == nil && !d.here(i) {
+		if err == nil && !wiringOf(d).here(i) {
 			err = x.peerSocket(ctx, f, d, n.Name, d.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
 		}
 	}

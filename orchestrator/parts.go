@@ -1,0 +1,26 @@
+//go:build linux
+
+package orchestrator
+
+// The parts of Deployed: what one subject does with a lab that is up, or is to be. Each sees all of it.
+type (
+	deployment        struct{ *Deployed } // brings it up, and takes it down
+	spreadDeployment  struct{ *Deployed } // brings it up on several servers
+	wiring            struct{ *Deployed } // makes its links
+	managementNetwork struct{ *Deployed } // links its hosts beside the fabric
+	externalHosts     struct{ *Deployed } // knows the devices that are hosts of it
+	controllerSetup   struct{ *Deployed } // starts its controllers
+	agentCalls        struct{ *Deployed } // calls the agents of its nodes
+	runAccess         struct{ *Deployed } // reaches the run in virtual time that is under way
+	leftoverSearch    struct{ *Deployed } // finds and removes what runs have left on its nodes
+)
+
+func deploymentOf(d *Deployed) deployment               { return deployment{d} }
+func spreadDeploymentOf(d *Deployed) spreadDeployment   { return spreadDeployment{d} }
+func wiringOf(d *Deployed) wiring                       { return wiring{d} }
+func managementNetworkOf(d *Deployed) managementNetwork { return managementNetwork{d} }
+func externalHostsOf(d *Deployed) externalHosts         { return externalHosts{d} }
+func controllerSetupOf(d *Deployed) controllerSetup     { return controllerSetup{d} }
+func agentCallsOf(d *Deployed) agentCalls               { return agentCalls{d} }
+func runAccessOf(d *Deployed) runAccess                 { return runAccess{d} }
+func leftoverSearchOf(d *Deployed) leftoverSearch       { return leftoverSearch{d} }
