@@ -27,6 +27,7 @@ func TestLockstepLabs(t *testing.T) {
 		4_000_065, // a bit error in zeros that a simulation has no bytes of
 		4_000_262, // icrc: flag
 		4_000_491, // a run is halted, and what its ranks have left is released at that instant
+		5_078_702, // trace: messages, and two nodes have events at one instant
 	}
 	drawnLabs(t, "t-step-drawn", from, n, found...)
 }

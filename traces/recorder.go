@@ -10,7 +10,7 @@ import (
 // leave it. Packets of a flow that follow each other in equal steps are one line, so a message
 // that nothing disturbs costs two lines per port.
 //
-// It is a machine.Tracer and passes events on; a machine.RequestTracer; a machine.QueueTracer; a machine.Watcher.
+// It is a machine.PassingTracer, a machine.RequestTracer, a machine.QueueTracer and a machine.Watcher.
 type Recorder struct {
 	node  string
 	next  machine.Tracer // gets events, too; may be nil
@@ -50,6 +50,13 @@ type run struct {
 // NewRecorder returns the recorder of a node. out gets its lines, one by one.
 func NewRecorder(node string, next machine.Tracer, out func(*Line)) *Recorder {
 	return &Recorder{node: node, next: next, out: out, runs: map[flow]*run{}}
+}
+
+// PassThrough implements machine.PassingTracer.
+func (r *Recorder) PassThrough(through func(machine.Tracer) machine.Tracer) {
+	if r.next != nil {
+		r.next = through(r.next)
+	}
 }
 
 // Trace implements machine.Tracer.

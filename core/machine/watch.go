@@ -45,6 +45,14 @@ type QueueTracer interface {
 	TraceQueue(now vtime.Time, port, bytes int)
 }
 
+// PassingTracer is a Tracer that passes events on to another one as they are made. The two may want different orders:
+// a trace wants causes before effects, and a log of events the events of one instant by node.
+type PassingTracer interface {
+	Tracer
+	// PassThrough has events reach the other tracer by what through returns for it. It is called before the first event.
+	PassThrough(through func(Tracer) Tracer)
+}
+
 // Watcher sees the frames of one node's ports. The driver calls it. It must not keep a frame.
 type Watcher interface {
 	// Sent is called for a frame whose transmission by a port began at start and lasted d. The

@@ -127,16 +127,21 @@ func tracesAll(t machine.Tracer) bool {
 }
 
 // keepReports returns tracers of a whole lab whose reports come in the order of those of a lab in parts. A tracer of work requests and queues
-// gets its reports as they are made: it wants causes before effects, and in parts no user has one.
+// gets its reports as they are made: it wants causes before effects, and in parts no user has one. A tracer to which it passes events on
+// gets those in the order of the others.
 func (n *Net) keepReports(of func(node int) machine.Tracer) func(node int) machine.Tracer {
 	n.log = &eventLog{net: n}
 	n.log.alone[0] = n.log
 	kept := n.log.tracers(of)
 	return func(node int) machine.Tracer {
-		if to := of(node); to == nil || tracesAll(to) {
-			return to
+		to := of(node)
+		if to == nil || !tracesAll(to) {
+			return kept(node)
 		}
-		return kept(node)
+		if p, is := to.(machine.PassingTracer); is {
+			p.PassThrough(func(next machine.Tracer) machine.Tracer { return logTracer{n.log, &reporter{node, next}} })
+		}
+		return to
 	}
 }
 

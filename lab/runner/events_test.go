@@ -88,3 +88,29 @@ func TestFilesEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsTraced: a trace, which has causes before effects, changes nothing of the events, whose order within an instant is that of the
+// nodes. Both flows that meet at h3 bring queue pairs up at 4 us, h5 first.
+func TestEventsTraced(t *testing.T) {
+	var seen [2][]byte
+	for i, trace := range []string{"", "trace: messages\n"} {
+		text := "name: traced\ntopology: {star: {hosts: 6}}\n" + trace + "workloads:\n  - flows: {flows: [{name: a, from: h3, to: [h4], end: 1us}, {name: b, from: h5, to: [h3], end: 1us}, {name: c, from: h1, to: [h5], end: 1us}]}\n"
+		l, err := lab.Parse("lab.mcl.yml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Simulate(t.Context(), l, Options{Base: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[i], err = os.ReadFile(filepath.Join(r.RunDir, "events.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(seen[0], seen[1]) {
+		t.Errorf("without a trace the events are\n%s\nand with one\n%s", seen[0], seen[1])
+	}
+	if n := bytes.Count(seen[0], []byte(`"text":"RTS"`)); n < 6 {
+		t.Errorf("%d queue pairs were brought up, and not 6", n)
+	}
+}

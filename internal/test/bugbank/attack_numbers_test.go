@@ -33,4 +33,13 @@ var attackNumbers = []pitfall{
 			test:  "nodeagent/verbs TestComputing",
 		}},
 	},
+	{
+		what: "One order for two readers",
+		seen: "this project: a trace of messages had events.jsonl in the order in which the simulation made events, and a running lab had those of one instant by node",
+		bugs: []bug{{
+			wrong: "Events go with the trace that passes them on",
+			edits: edit("drivers/sim/eventlog.go", "p, is := to.(machine.PassingTracer); is {", "p, is := to.(machine.PassingTracer); is && node < 0 {"),
+			test:  "lab/runner TestEventsTraced",
+		}},
+	},
 }
