@@ -26,11 +26,16 @@ int ibv_dealloc_pd(struct ibv_pd *p)
 // What a region may be asked for; the optional flags of relaxed ordering are hints.
 enum { RIGHTS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
+static int may_be_asked(unsigned access)
+{
+	return !(access & ~(unsigned)(RIGHTS | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE));
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	struct v_reg_mr m = {V_REG_MR, ((struct pd *)pd)->id, access & RIGHTS, 0, (uintptr_t)addr, length, iova};
 	struct v_reply r;
-	if (access & ~(unsigned)(RIGHTS | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)) {
+	if (!may_be_asked(access)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -55,6 +60,45 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
 	return ibv_reg_mr_iova2(pd, addr, length, iova, access);
+}
+
+static int fail_with(int err, int value)
+{
+	errno = err;
+	return value;
+}
+
+// ibv_rereg_mr returns 0, or one of the negative values of enum ibv_rereg_mr_err_code and errno. Whatever it returns but 0, the region is as
+// it was. Other memory has other keys.
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct mr *p = (struct mr *)mr;
+	struct v_rereg_mr m = {.op = V_REREG_MR, .id = p->id, .flags = flags, .access = access & RIGHTS};
+	struct v_reply r;
+	if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!addr || !length)) ||
+		((flags & IBV_REREG_MR_CHANGE_PD) && !pd) || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
+		return fail_with(EINVAL, IBV_REREG_MR_ERR_INPUT);
+	if (!may_be_asked(access))
+		return fail_with(EOPNOTSUPP, IBV_REREG_MR_ERR_CMD);
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		if (pd->context != mr->context)
+			return fail_with(EINVAL, IBV_REREG_MR_ERR_CMD); // the number of a domain says nothing to another connection
+		m.pd = ((struct pd *)pd)->id;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		m.addr = (uintptr_t)addr;
+		m.length = length;
+	}
+	if (verbs_call(context_of(mr->context), &m, sizeof m, &r, sizeof r, NULL, 0))
+		return IBV_REREG_MR_ERR_CMD;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		mr->addr = addr;
+		mr->length = length;
+	}
+	mr->handle = mr->lkey = mr->rkey = p->id = r.id;
+	return 0;
 }
 
 int ibv_dereg_mr(struct ibv_mr *m)

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { V_VERSION = 4 };
+enum { V_VERSION = 5 };
 
 enum v_op {
 	V_HELLO = 1,
@@ -33,6 +33,7 @@ enum v_op {
 	V_RESIZE_CQ,
 	V_CLOCK,
 	V_UNSENT, // the reply's send is how many sends of a UC or UD queue pair have not left
+	V_REREG_MR,
 };
 
 // V_TIME, a v_id whose id is 0, is all that a connection of libmcasttime.so says. The descriptor of a page, which can only be
@@ -131,6 +132,12 @@ struct v_id {
 struct v_reg_mr {
 	uint32_t op, pd, access, zero;
 	uint64_t addr, length, iova;
+};
+
+// The reply has the key, which is another if the memory is.
+struct v_rereg_mr {
+	uint32_t op, id, flags, pd, access, zero; // flags of enum ibv_rereg_mr_flags
+	uint64_t addr, length;
 };
 
 struct v_create_cq {

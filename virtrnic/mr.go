@@ -131,6 +131,29 @@ func (n *NIC) checkMR(pd *PD, mem Memory, access AccessFlags) error {
 	return nil
 }
 
+// ReregMR gives a region another protection domain and other rights, as ibv_rereg_mr does, and returns the region that its keys name
+// from now on. Keys, memory and address stay, and a key that a peer has invalidated works again. A WRITE that is under way
+// ends as if the former region had been deregistered. An error, ErrKey or ErrInvalid, changes nothing.
+func (n *NIC) ReregMR(m *MR, pd *PD, access AccessFlags) (*MR, error) {
+	if m == nil || n.region(m.key) != m {
+		return nil, fmt.Errorf("change memory region: %w", ErrKey)
+	}
+	if err := n.checkMR(pd, m.mem, access); err != nil {
+		return nil, err
+	}
+	next := *m
+	next.pd, next.access, next.closed = pd, access, false
+	if m.key >= ChosenKeys {
+		n.chosen[m.key] = &next
+	} else {
+		n.mrs[m.key>>8-1] = &next
+	}
+	m.gone, m.mem = true, nil
+	m.pd.users--
+	pd.users++
+	return &next, nil
+}
+
 // DeregMR takes the region back: its keys no longer work.
 func (n *NIC) DeregMR(m *MR) error {
 	if m == nil || n.region(m.key) != m {

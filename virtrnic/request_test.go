@@ -583,3 +583,41 @@ func TestRetriesByProgress(t *testing.T) {
 		t.Errorf("the source went back %d times only, no more than its retry count", n)
 	}
 }
+
+// TestRightsTakenAway: rights that a region loses while a message runs through it are lost in the middle of the message, under the same
+// key, and new ones are there for the next message.
+func TestRightsTakenAway(t *testing.T) {
+	for _, op := range []WROpcode{WRRDMAWrite, WRRDMARead} {
+		p := newPair(t, pairOptions{timeout: 10, retry: 2, rnr: 6, rdAtomic: 1})
+		_, sm := p.region(0, 50*1024, 3)
+		_, dm := p.region(1, 50*1024, 0)
+		before := p.nic[1].Made()
+		p.post(0, SendWR{WRID: 1, Opcode: op, SGE: whole(sm, 50*1024), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+		var next *MR
+		p.net.At(vtime.Time(3*vtime.Microsecond), func(vtime.Time) {
+			var err error
+			if next, err = p.nic[1].ReregMR(dm, p.pd[1], AccessLocalWrite); err != nil {
+				t.Fatal(err)
+			}
+		})
+		p.run()
+		if got := p.completions(0); len(got) != 1 || got[0].Status != WCRemAccessErr {
+			t.Errorf("opcode %d: %+v, want one with %v", op, got, WCRemAccessErr)
+		}
+		if next.RKey() != dm.RKey() || next.Addr() != dm.Addr() || p.nic[1].Made() != before {
+			t.Errorf("the region is %+v, and there are %+v", next, p.nic[1].Made())
+		}
+		if _, err := p.nic[1].ReregMR(dm, p.pd[1], 0); !errors.Is(err, ErrKey) {
+			t.Errorf("the region that was is changed: %v", err)
+		}
+		if _, err := p.nic[1].ReregMR(next, p.pd[0], 0); !errors.Is(err, ErrInvalid) {
+			t.Errorf("the domain of another NIC is taken: %v", err)
+		}
+		if _, err := p.nic[1].ReregMR(next, p.pd[1], AccessRemoteWrite); !errors.Is(err, ErrInvalid) {
+			t.Errorf("remote write without local write is taken: %v", err)
+		}
+		if err := p.nic[1].DeregMR(next); err != nil {
+			t.Error(err)
+		}
+	}
+}

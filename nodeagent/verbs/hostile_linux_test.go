@@ -238,7 +238,7 @@ func hostile(t *testing.T, r *rand.Rand, h [2]*host, buf []byte) error {
 			if r.IntN(4) == 0 {
 				o = opGroupWant + op(r.IntN(int(opGroupOffer-opGroupWant))) // an operator's would end the connection
 			}
-			if o == opRegMR {
+			if o == opRegMR || o == opReregMR {
 				continue // what it registers it could write to, and this is the test's own memory
 			}
 			b := binary.LittleEndian.AppendUint32(nil, uint32(o))

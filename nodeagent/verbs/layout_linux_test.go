@@ -42,7 +42,7 @@ func TestLayout(t *testing.T) {
 	want["v_park.until"], want["v_park.grid"] = 4+binary.Size([]uint32{p.Kind, p.Flags, p.Zero}), 4+binary.Size([]uint32{p.Kind, p.Flags, p.Zero})+8
 	want["v_seat.busy"], want["v_seat.asleep"], want["v_seat.served"], want["v_seat.said"], want["seat"] = seatBusy, seatAsleep, seatServed, seatSaid, seatLen
 	cmLayout(want)
-	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock, opUnsent, opGroupWant, opGroupMember, opGroupRegister, opGroupStatus, opGroupSource, opProgram, opThread, opPark, opBye, opExpect, opDies,
+	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock, opUnsent, opReregMR, opGroupWant, opGroupMember, opGroupRegister, opGroupStatus, opGroupSource, opProgram, opThread, opPark, opBye, opExpect, opDies,
 		opCMCreate, opCMDestroy, opCMBind, opCMResolve, opCMListen, opCMConnect, opCMReject, opCMJoin, opCMQuery, opCMTimeout} {
 		want[fmt.Sprint(o)] = binary.Size(body(o)) + 4
 	}

@@ -11,7 +11,7 @@ import (
 // little-endian.
 
 // version is what V_HELLO carries in both directions.
-const version = 4
+const version = 5
 
 // op is the first field of a request.
 type op uint32
@@ -42,6 +42,7 @@ const (
 	opResizeCQ
 	opClock
 	opUnsent
+	opReregMR
 	opEnd
 )
 
@@ -165,6 +166,19 @@ type regMR struct {
 	Addr, Length, IOVA uint64
 }
 
+type reregMR struct {
+	ID, Flags, PD, Access, Zero uint32
+	Addr, Length                uint64
+}
+
+// Flags of reregMR: those of enum ibv_rereg_mr_flags.
+const (
+	reregMemory = 1 << iota
+	reregPD
+	reregAccess
+	reregEnd
+)
+
 type createCQ struct{ Channel, Depth, Zero uint32 }
 
 type resizeCQ struct{ ID, Depth uint32 }
@@ -259,6 +273,8 @@ func body(o op) any {
 		return new(park)
 	case opRegMR:
 		return new(regMR)
+	case opReregMR:
+		return new(reregMR)
 	case opCreateCQ:
 		return new(createCQ)
 	case opResizeCQ:

@@ -4,6 +4,9 @@ import "github.com/mcastlab/mcastlab/virtrnic"
 
 // region is a memory region of a program: its image here, and where the memory itself is.
 type region struct {
+	pd     *virtrnic.PD
+	access virtrnic.AccessFlags
+
 	mr    *virtrnic.MR // nil: its memory could not be read, so the NIC has it no more
 	image []byte       // mapped; nil if it has no bytes
 	iova  uint64

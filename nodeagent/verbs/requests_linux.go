@@ -35,6 +35,8 @@ func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	switch m := m.(type) {
 	case *regMR:
 		r.ID, err = c.regMR(m)
+	case *reregMR:
+		r.ID, err = c.reregMR(m)
 	case *createCQ:
 		r, fds, err = c.createCQ(m)
 	case *resizeCQ:
@@ -223,7 +225,7 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 	if err := c.probe(m.Addr, m.Length); err != nil {
 		return 0, err
 	}
-	r := &region{iova: m.IOVA, addr: m.Addr}
+	r := &region{iova: m.IOVA, addr: m.Addr, access: virtrnic.AccessFlags(m.Access & 15)}
 	if r.image, err = c.takeImage(m.Length); err != nil {
 		return 0, err
 	}
@@ -232,22 +234,27 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 		if err = c.s.room(ofMR); err != nil {
 			return
 		}
-		guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
-		r.mr, err = c.s.nic.RegMRIova(c.pds[m.PD], guest, virtrnic.AccessFlags(m.Access&15), m.IOVA)
-		if err != nil {
-			return
-		}
-		key = r.mr.LKey()
-		if c.s.regions[key] != nil { // the key of a region that was lost, and is still the program's
-			err = errors.Join(virtrnic.ErrNoMem, c.s.nic.DeregMR(r.mr))
-			return
-		}
-		c.s.regions[key], c.s.owners[key] = r, c
+		r.pd = c.pds[m.PD]
+		key, err = c.enterMR(r)
 	})
 	if err != nil {
 		c.dropImage(r)
 	}
 	return key, err
+}
+
+// enterMR has the NIC know a region. It is called with the loop's lock.
+func (c *client) enterMR(r *region) (key uint32, err error) {
+	guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
+	if r.mr, err = c.s.nic.RegMRIova(r.pd, guest, r.access, r.iova); err != nil {
+		return 0, err
+	}
+	key = r.mr.LKey()
+	if c.s.regions[key] != nil { // the key of a region that was lost, and is still the program's
+		return 0, errors.Join(virtrnic.ErrNoMem, c.s.nic.DeregMR(r.mr))
+	}
+	c.s.regions[key], c.s.owners[key] = r, c
+	return key, nil
 }
 
 // probe returns an error if a region does not begin and end in memory that the program has, as the

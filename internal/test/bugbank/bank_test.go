@@ -68,7 +68,7 @@ var chapters = []struct {
 	{"Inputs and privileges", inputs},
 	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom, attackLockstep,
 		attackTurns, attackWaits, attackEvents, attackLimits, attackGroups, attackDevices, attackBounds, attackResults, attackHosts, attackNumbers, attackWire,
-		attackJoins)},
+		attackJoins, attackVerbs)},
 }
 
 // numbered joins tables of pitfalls and numbers them from the first on.

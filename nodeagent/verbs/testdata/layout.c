@@ -24,6 +24,7 @@ int main(void)
 	SIZE(V_RESIZE_CQ, v_resize_cq);
 	SIZE(V_CLOCK, v_id);
 	SIZE(V_UNSENT, v_id);
+	SIZE(V_REREG_MR, v_rereg_mr);
 	SIZE(V_GROUP_WANT, v_id);
 	SIZE(V_GROUP_MEMBER, v_group_member);
 	SIZE(V_GROUP_REGISTER, v_group);

@@ -1,0 +1,30 @@
+package bugbank
+
+// attackVerbs are verbs that were refused, or would have been served wrongly.
+var attackVerbs = []pitfall{
+	{
+		what: "A region that its program changes is the former one for its peers",
+		seen: "mcastlab, which refused ibv_rereg_mr; pyverbs' test_mr_rereg_*",
+		bugs: []bug{{
+			wrong: "The library keeps the former keys when the memory is another",
+			edits: edit("verbs/memory.c", "mr->handle = mr->lkey = mr->rkey = p->id = r.id;\n\treturn 0;", "p->id = r.id;\n\treturn 0;"),
+			test:  "nodeagent/verbs TestReregister",
+		}, {
+			wrong: "Rights are changed only together with the memory",
+			edits: edit("virtrnic/mr.go", "next.pd, next.access, next.closed = pd, access, false", "next.pd, next.closed = pd, false"),
+			test:  "nodeagent/verbs TestReregister",
+		}, {
+			wrong: "A WRITE that is under way keeps the rights that it began with",
+			edits: edit("virtrnic/mr.go", "\tm.gone, m.mem = true, nil\n\tm.pd.users--\n\tpd.users++", "\tm.pd.users--\n\tpd.users++"),
+			test:  "virtrnic TestRightsTakenAway",
+		}, {
+			wrong: "A domain that a region has left cannot be deallocated",
+			edits: edit("virtrnic/mr.go", "\tm.pd.users--\n\tpd.users++\n\treturn &next, nil", "\tpd.users++\n\treturn &next, nil"),
+			test:  "nodeagent/verbs TestReregister",
+		}, {
+			wrong: "The domain of another device is taken by its number",
+			edits: edit("verbs/memory.c", "\t\tif (pd->context != mr->context)\n\t\t\treturn fail_with(EINVAL, IBV_REREG_MR_ERR_CMD);", "\t\tif (0)\n\t\t\treturn 0;"),
+			test:  "nodeagent/verbs TestReregister",
+		}},
+	},
+}
