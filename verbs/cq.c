@@ -151,6 +151,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 		pthread_cond_wait(&cq->cond, &cq->mutex);
 	pthread_mutex_unlock(&cq->mutex);
 	munmap(q->ring, q->size);
+	if (q->parent)
+		verbs_release(q->parent);
 	free(q);
 	return 0;
 }

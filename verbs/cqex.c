@@ -110,12 +110,13 @@ static uint8_t zero8(struct ibv_cq_ex *x)
 struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a)
 {
 	if ((a->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) ||
-		(a->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+		(a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
 		((a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (a->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (a->cqe > INT32_MAX) {
+	struct ibv_pd *parent = a->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? a->parent_domain : NULL;
+	if (a->cqe > INT32_MAX || ((a->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && !verbs_is_parent_domain(parent, c))) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -123,6 +124,9 @@ struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_a
 	if (!cq)
 		return NULL;
 	struct ibv_cq_ex *x = (struct ibv_cq_ex *)cq;
+	of(x)->parent = parent;
+	if (parent)
+		verbs_hold(parent);
 	x->start_poll = start_poll;
 	x->next_poll = next_poll;
 	x->end_poll = end_poll;

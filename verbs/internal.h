@@ -38,9 +38,20 @@ struct context {
 	struct verbs_context verbs;
 };
 
+// A protection domain, or one that stands for it (a parent domain), with the number of the other.
 struct pd {
 	struct ibv_pd pd;
 	uint32_t id;
+	struct pd *of;     // NULL: it is no parent domain
+	struct td *td;     // of a parent domain; NULL: none
+	void *pd_context;  // of a parent domain: the program's
+	_Atomic int users; // what was made in it, and parent domains that stand for it
+};
+
+// A thread domain says that its program makes calls of what is in it from one thread at a time. Locks stay: they cost little uncontended.
+struct td {
+	struct ibv_td td;
+	_Atomic int users;
 };
 
 struct mr {
@@ -67,6 +78,7 @@ struct cq {
 	size_t size;
 	pthread_mutex_t lock;
 	struct cq *next;
+	struct ibv_pd *parent; // the parent domain that it was made in, or NULL
 	unsigned events, async_events; // handed to the program
 	struct v_completion now;       // extended polling: the completion being read
 	uint64_t next_at;              // extended polling: the one after it
@@ -144,5 +156,11 @@ int verbs_req_notify_cq(struct ibv_cq *c, int solicited_only);
 int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size);
 int verbs_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);
 int verbs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t size);
+struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *x, struct ibv_parent_domain_init_attr *a);
+struct ibv_td *verbs_alloc_td(struct ibv_context *x, struct ibv_td_init_attr *a);
+int verbs_dealloc_td(struct ibv_td *t);
+void verbs_hold(struct ibv_pd *p);
+void verbs_release(struct ibv_pd *p);
+int verbs_is_parent_domain(const struct ibv_pd *p, const struct ibv_context *x);
 void verbs_path(struct v_path *p, const struct ibv_ah_attr *a);
 #endif

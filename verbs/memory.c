@@ -1,27 +1,5 @@
-// Protection domains, memory regions, address handles, multicast groups.
+// Memory regions, address handles, multicast groups.
 #include "internal.h"
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *x)
-{
-	struct v_id m = {V_ALLOC_PD, 0};
-	struct v_reply r;
-	struct pd *p = calloc(1, sizeof *p);
-	if (!p || verbs_call(context_of(x), &m, sizeof m, &r, sizeof r, NULL, 0)) {
-		free(p);
-		return NULL;
-	}
-	p->pd.context = x;
-	p->pd.handle = p->id = r.id;
-	return &p->pd;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *p)
-{
-	int err = verbs_simple(context_of(p->context), V_DEALLOC_PD, ((struct pd *)p)->id);
-	if (!err)
-		free(p);
-	return err;
-}
 
 // What a region may be asked for; the optional flags of relaxed ordering are hints.
 enum { RIGHTS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
@@ -49,6 +27,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	p->mr.addr = addr;
 	p->mr.length = length;
 	p->mr.handle = p->mr.lkey = p->mr.rkey = p->id = r.id;
+	verbs_hold(pd);
 	return &p->mr;
 }
 
@@ -91,8 +70,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	}
 	if (verbs_call(context_of(mr->context), &m, sizeof m, &r, sizeof r, NULL, 0))
 		return IBV_REREG_MR_ERR_CMD;
-	if (flags & IBV_REREG_MR_CHANGE_PD)
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		verbs_hold(pd);
+		verbs_release(mr->pd);
 		mr->pd = pd;
+	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		mr->addr = addr;
 		mr->length = length;
@@ -104,8 +86,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 int ibv_dereg_mr(struct ibv_mr *m)
 {
 	int err = verbs_simple(context_of(m->context), V_DEREG_MR, ((struct mr *)m)->id);
-	if (!err)
+	if (!err) {
+		verbs_release(m->pd);
 		free(m);
+	}
 	return err;
 }
 
@@ -134,14 +118,17 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
 	h->ah.handle = h->id = r.id;
+	verbs_hold(pd);
 	return &h->ah;
 }
 
 int ibv_destroy_ah(struct ibv_ah *a)
 {
 	int err = verbs_simple(context_of(a->context), V_DESTROY_AH, ((struct ah *)a)->id);
-	if (!err)
+	if (!err) {
+		verbs_release(a->pd);
 		free(a);
+	}
 	return err;
 }
 

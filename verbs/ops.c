@@ -35,6 +35,9 @@ void verbs_fill_ops(struct context *c)
 	v->create_cq_ex = verbs_create_cq_ex;
 	v->query_rt_values = verbs_query_rt_values;
 	v->create_srq_ex = verbs_create_srq_ex;
+	v->alloc_parent_domain = verbs_alloc_parent_domain;
+	v->alloc_td = verbs_alloc_td;
+	v->dealloc_td = verbs_dealloc_td;
 	REFUSE(v->advise_mr);
 	REFUSE_OBJECT(v->alloc_null_mr);
 	REFUSE(v->read_counters);
@@ -48,9 +51,6 @@ void verbs_fill_ops(struct context *c)
 	REFUSE(v->destroy_flow_action);
 	REFUSE_OBJECT(v->create_flow_action_esp);
 	REFUSE(v->modify_qp_rate_limit);
-	REFUSE_OBJECT(v->alloc_parent_domain);
-	REFUSE(v->dealloc_td);
-	REFUSE_OBJECT(v->alloc_td);
 	REFUSE(v->modify_cq);
 	REFUSE(v->post_srq_ops);
 	REFUSE(v->destroy_rwq_ind_table);

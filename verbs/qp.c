@@ -61,7 +61,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || !a->send_cq || !a->recv_cq) {
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || !a->send_cq || !a->recv_cq || a->pd->context != x || a->send_cq->context != x || a->recv_cq->context != x) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -81,6 +81,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr
 	b->context = x;
 	b->qp_context = a->qp_context;
 	b->pd = a->pd;
+	verbs_hold(a->pd);
 	b->send_cq = a->send_cq;
 	b->recv_cq = a->recv_cq;
 	b->srq = a->srq;
@@ -152,6 +153,7 @@ int ibv_destroy_qp(struct ibv_qp *b)
 		pthread_cond_wait(&b->cond, &b->mutex);
 	pthread_mutex_unlock(&b->mutex);
 	munmap(q->sq, q->size);
+	verbs_release(b->pd);
 	free(q);
 	return 0;
 }

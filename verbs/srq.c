@@ -32,6 +32,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 	q->s.context = pd->context;
 	q->s.srq_context = a->srq_context;
 	q->s.pd = pd;
+	verbs_hold(pd);
 	q->s.handle = q->id;
 	pthread_mutex_init(&q->s.mutex, NULL);
 	pthread_cond_init(&q->s.cond, NULL);
@@ -104,6 +105,7 @@ int ibv_destroy_srq(struct ibv_srq *s)
 		pthread_cond_wait(&s->cond, &s->mutex);
 	pthread_mutex_unlock(&s->mutex);
 	munmap(q->rq, q->size);
+	verbs_release(s->pd);
 	free(q);
 	return 0;
 }

@@ -27,4 +27,25 @@ var attackVerbs = []pitfall{
 			test:  "nodeagent/verbs TestReregister",
 		}},
 	},
+	{
+		what: "What stands for a protection domain is another domain to the NIC, or goes while something is in it",
+		seen: "mcastlab, which refused parent domains; pyverbs' test_parent_domain",
+		bugs: []bug{{
+			wrong: "A parent domain has no domain of the NIC's",
+			edits: edit("verbs/domain.c", "p->pd.handle = p->id = of->id;", "p->pd.handle = of->id;"),
+			test:  "nodeagent/verbs TestLimits/domains",
+		}, {
+			wrong: "It goes while a queue pair is in it",
+			edits: edit("verbs/qp.c", "\tverbs_hold(a->pd);\n", ""),
+			test:  "nodeagent/verbs TestLimits/domains",
+		}, {
+			wrong: "A region that moves to another domain is still counted in the former",
+			edits: edit("verbs/memory.c", "\t\tverbs_hold(pd);\n\t\tverbs_release(mr->pd);\n", "\t\tverbs_hold(pd);\n"),
+			test:  "nodeagent/verbs TestLimits/domains",
+		}, {
+			wrong: "Allocators are taken, and never called",
+			edits: edit("verbs/domain.c", "a->comp_mask & ~(uint32_t)IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)", "a->comp_mask > 3)"),
+			test:  "nodeagent/verbs TestLimits/domains",
+		}},
+	},
 }

@@ -651,6 +651,74 @@ static void short_region(void)
 	unpair(a, b);
 }
 
+// Domains: a parent domain stands for its protection domain in all that is made in it, and stays as long as that.
+
+static struct ibv_pd *parent_of(struct ibv_pd *of, struct ibv_td *td, uint32_t mask)
+{
+	struct ibv_parent_domain_init_attr a = {.pd = of, .td = td, .comp_mask = mask, .pd_context = buf};
+	errno = 0;
+	return ibv_alloc_parent_domain(x, &a);
+}
+
+static void *a_cq_in(void)
+{
+	struct ibv_cq_init_attr_ex a = {.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = pd};
+	return ibv_create_cq_ex(x, &a);
+}
+
+static void domains(void)
+{
+	static const struct {
+		void *(*make)(void);
+		int (*give_back)(void *);
+	} kinds[] = {
+		{an_mr, (int (*)(void *))ibv_dereg_mr}, {a_qp, (int (*)(void *))ibv_destroy_qp}, {an_srq, (int (*)(void *))ibv_destroy_srq},
+		{an_ah, (int (*)(void *))ibv_destroy_ah}, {a_cq_in, (int (*)(void *))ibv_destroy_cq},
+	};
+	struct ibv_td_init_attr plain_td = {0}, odd_td = {.comp_mask = 1};
+	struct ibv_td *td = ibv_alloc_td(x, &plain_td);
+	CHECK(td && !ibv_alloc_td(x, &odd_td));
+	IS(errno, EINVAL);
+	CHECK(!parent_of(NULL, td, 0));
+	IS(errno, EINVAL);
+	CHECK(!parent_of(pd, td, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS)); // the memory of queues is the NIC's
+	IS(errno, EOPNOTSUPP);
+	CHECK(!a_cq_in()); // in a domain that is no parent domain
+	IS(errno, EINVAL);
+	struct ibv_pd *plain = ibv_alloc_pd(x), *first = pd;
+	CHECK(plain);
+	struct ibv_pd *parent = parent_of(plain, td, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT), *bare = parent_of(plain, NULL, 0);
+	CHECK(parent && bare && !parent_of(parent, NULL, 0));
+	IS(errno, EINVAL);
+	IS(ibv_dealloc_td(td), EBUSY);
+	IS(ibv_dealloc_pd(plain), EBUSY);
+	IS(ibv_dealloc_pd(bare), 0);
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		pd = parent;
+		void *o = kinds[i].make();
+		CHECK(o);
+		IS(ibv_dealloc_pd(parent), EBUSY);
+		IS(kinds[i].give_back(o), 0);
+	}
+	pd = plain;
+	struct ibv_mr *whole = mr, *m = mr = an_mr(); // a region of the one serves queue pairs of the other
+	CHECK(m);
+	pd = parent;
+	depths();
+	IS(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_PD, parent, NULL, 0, 0), 0);
+	CHECK(m->pd == parent);
+	IS(ibv_dealloc_pd(parent), EBUSY);
+	pd = plain;
+	depths();
+	IS(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_PD, first, NULL, 0, 0), 0);
+	IS(ibv_dealloc_pd(parent), 0);
+	IS(ibv_dealloc_td(td), 0);
+	IS(ibv_dealloc_pd(plain), 0);
+	IS(ibv_dereg_mr(m), 0);
+	pd = first;
+	mr = whole;
+}
+
 int main(int argc, char **argv)
 {
 	int n;
@@ -671,6 +739,8 @@ int main(int argc, char **argv)
 		operations();
 	else if (!strcmp(argv[1], "short-region"))
 		short_region();
+	else if (!strcmp(argv[1], "domains"))
+		domains();
 	else
 		CHECK(!"a part that there is");
 	IS(ibv_close_device(x), 0);
