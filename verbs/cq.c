@@ -262,6 +262,23 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	return n;
 }
 
+// verbs_forget takes out what has not been polled of a queue pair that has been reset, as drivers do: its program begins anew.
+void verbs_forget(struct ibv_cq *cq, uint32_t qpn)
+{
+	struct cq *q = (struct cq *)cq;
+	pthread_mutex_lock(&q->lock);
+	uint64_t tail = atomic_load_explicit(&q->ring->tail, memory_order_relaxed);
+	uint64_t to = atomic_load_explicit(&q->ring->head, memory_order_acquire);
+	for (uint64_t at = to; at-- != tail;) // the NIC writes behind head only, so what stays moves there
+		if (q->e[at & (q->entries - 1)].qpn != qpn && --to != at)
+			q->e[to & (q->entries - 1)] = q->e[at & (q->entries - 1)];
+	atomic_store(&q->ring->tail, to);
+	int starved = to != tail && atomic_exchange(&q->ring->starved, 0);
+	pthread_mutex_unlock(&q->lock);
+	if (starved)
+		verbs_ring(context_of(cq->context));
+}
+
 int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct cq *q = (struct cq *)cq;

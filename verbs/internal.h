@@ -149,6 +149,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr
 struct ibv_srq *verbs_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
 int verbs_poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc);
 struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
+void verbs_forget(struct ibv_cq *cq, uint32_t qpn);
 void verbs_idle(void);
 void verbs_found(void);
 void verbs_progress(void);

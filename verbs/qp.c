@@ -188,6 +188,10 @@ int ibv_modify_qp(struct ibv_qp *b, struct ibv_qp_attr *a, int mask)
 	int err = verbs_call(context_of(b->context), &m, sizeof m, &r, sizeof r, NULL, 0);
 	if (!err && (mask & IBV_QP_STATE))
 		b->state = a->qp_state;
+	if (!err && (mask & IBV_QP_STATE) && a->qp_state == IBV_QPS_RESET) {
+		verbs_forget(b->send_cq, b->qp_num);
+		verbs_forget(b->recv_cq, b->qp_num);
+	}
 	if (!err && (mask & IBV_QP_PATH_MTU))
 		((struct qp *)b)->mtu = m.attr.path_mtu;
 	return err;

@@ -18,7 +18,7 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, part := range []string{"advertised", "depths", "operations", "short-region", "domains"} {
+	for _, part := range []string{"advertised", "depths", "operations", "short-region", "domains", "resets"} {
 		t.Run(part, func(t *testing.T) {
 			h, _ := hosts(t)
 			h[0].loop.Call(vtime.Never, func(vtime.Time) {

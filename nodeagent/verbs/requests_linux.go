@@ -45,6 +45,9 @@ func (c *client) do(o op, m any) (answer []byte, fds []int) {
 		r, fds, err = c.createQP(m)
 	case *modifyQP:
 		c.s.call(func(now vtime.Time) { err = c.modifyQP(now, m) })
+		if m.Attr.State == uint32(virtrnic.StateReset) {
+			c.ask(func() {}) // the library forgets what has completed, all of which is in its rings then
+		}
 	case *createSRQ:
 		r, fds, err = c.createSRQ(m)
 	case *modifySRQ:

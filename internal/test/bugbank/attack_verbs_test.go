@@ -48,4 +48,21 @@ var attackVerbs = []pitfall{
 			test:  "nodeagent/verbs TestLimits/domains",
 		}},
 	},
+	{
+		what: "A queue pair that begins anew after an error gets the completions of its former life",
+		seen: "mcastlab, with pyverbs' test_mr_rereg_pd",
+		bugs: []bug{{
+			wrong: "RESET leaves completions where they are",
+			edits: edit("verbs/qp.c", "a->qp_state == IBV_QPS_RESET) {", "a->qp_state == IBV_QPS_UNKNOWN) {"),
+			test:  "nodeagent/verbs TestLimits/resets",
+		}, {
+			wrong: "It takes those of other queue pairs, too",
+			edits: edit("verbs/cq.c", ".qpn != qpn && --to != at)", ".qpn == 0 && --to != at)"),
+			test:  "nodeagent/verbs TestLimits/resets",
+		}, {
+			wrong: "Its answer comes before what has completed is in the ring",
+			edits: edit("nodeagent/verbs/requests_linux.go", "\t\t\tc.ask(func() {}) // the library forgets", "\t\t\t// the library forgets"),
+			test:  "nodeagent/verbs TestLimits/resets",
+		}},
+	},
 }

@@ -651,6 +651,52 @@ static void short_region(void)
 	unpair(a, b);
 }
 
+// Resets: what has completed and was not polled is forgotten of the queue pair that is reset, and of no other.
+
+static void resets(void)
+{
+	enum { PAIRS = 3, RECEIVES = 4 };
+	struct ibv_qp *a[PAIRS], *b[PAIRS];
+	struct ibv_wc w;
+	for (int i = 0; i < PAIRS; i++) {
+		struct ibv_qp_cap cap = {RECEIVES, RECEIVES, 1, 1, 0};
+		pair(IBV_QPT_RC, NULL, &cap, &a[i], &b[i]);
+	}
+	for (int round = 0; round < 600; round++) { // the queue has 2000 entries: it is passed several times
+		int posted[PAIRS] = {0}, gone = rand() % PAIRS, left = 0;
+		for (int n = rand() % (PAIRS * RECEIVES); n > 0; n--) {
+			int i = rand() % PAIRS;
+			if (posted[i] == RECEIVES)
+				continue;
+			posted[i]++;
+			IS(posts_recv(a[i], NULL, 64), 0);
+		}
+		struct ibv_qp_attr to = {.qp_state = IBV_QPS_ERR};
+		for (int i = 0; i < PAIRS; i++) { // which flushes what was posted, in this order
+			IS(ibv_modify_qp(a[i], &to, IBV_QP_STATE), 0);
+			left += i == gone ? 0 : posted[i];
+		}
+		to.qp_state = IBV_QPS_RESET;
+		IS(ibv_modify_qp(a[gone], &to, IBV_QP_STATE), 0);
+		for (; left; left--) {
+			w = wait_one();
+			IS(w.status, IBV_WC_WR_FLUSH_ERR);
+			CHECK(w.qp_num != a[gone]->qp_num);
+			for (int i = 0; i < PAIRS; i++)
+				posted[i] -= w.qp_num == a[i]->qp_num;
+		}
+		IS(ibv_poll_cq(cq, 1, &w), 0);
+		for (int i = 0; i < PAIRS; i++) {
+			CHECK(i == gone || !posted[i]);
+			if (i != gone)
+				IS(ibv_modify_qp(a[i], &to, IBV_QP_STATE), 0);
+			rise(a[i], b[i]);
+		}
+	}
+	for (int i = 0; i < PAIRS; i++)
+		unpair(a[i], b[i]);
+}
+
 // Domains: a parent domain stands for its protection domain in all that is made in it, and stays as long as that.
 
 static struct ibv_pd *parent_of(struct ibv_pd *of, struct ibv_td *td, uint32_t mask)
@@ -739,6 +785,8 @@ int main(int argc, char **argv)
 		operations();
 	else if (!strcmp(argv[1], "short-region"))
 		short_region();
+	else if (!strcmp(argv[1], "resets"))
+		resets();
 	else if (!strcmp(argv[1], "domains"))
 		domains();
 	else
