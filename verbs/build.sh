@@ -69,7 +69,11 @@ $cc -shared -o "$tmp/libibverbs.so.1" "$tmp"/ibverbs/*.o -Wl,-soname,libibverbs.
 compile "$tmp/rdmacm" "$src/rdmacm/symbols.txt" "$src"/rdmacm/*.c "$src/socket.c"
 map "$src/rdmacm/symbols.txt" > "$tmp/rdmacm.map"
 $cc -shared -o "$tmp/librdmacm.so.1" "$tmp"/rdmacm/*.o "$tmp/libibverbs.so.1" -Wl,-soname,librdmacm.so.1 -Wl,--version-script="$tmp/rdmacm.map" -Wl,-z,defs -lpthread
-$cc $flags -shared -o "$tmp/libmcastsysfs.so" "$src/sysfs/sysfs.c"
+# What it has in common with the library is hidden in it: programs load it before the library.
+for f in socket port sysfs/facts; do
+  $cc $flags -fvisibility=hidden -c "$src/$f.c" -o "$tmp/$(basename "$f").o"
+done
+$cc $flags -shared -o "$tmp/libmcastsysfs.so" "$src/sysfs/sysfs.c" "$tmp/socket.o" "$tmp/port.o" "$tmp/facts.o"
 # It is not linked with MPI, whose names it finds in the program, so that programs without MPI can be started with it.
 if mpi=$(mpicc --showme:compile 2> /dev/null); then
   # shellcheck disable=SC2086

@@ -262,7 +262,7 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	return n;
 }
 
-// verbs_forget takes out what has not been polled of a queue pair that has been reset, as drivers do: its program begins anew.
+// verbs_forget takes out what has not been polled of a queue pair that has been reset, as drivers do.
 void verbs_forget(struct ibv_cq *cq, uint32_t qpn)
 {
 	struct cq *q = (struct cq *)cq;

@@ -65,25 +65,16 @@ int ibv_get_device_index(struct ibv_device *d)
 	return d ? 1 : -1;
 }
 
-// The GUID is made of the address, as a MAC address would be.
-static __be64 guid(const struct v_device *a)
-{
-	uint8_t g[8] = {2, a->gid[12], a->gid[13], 0xff, 0xfe, a->gid[13], a->gid[14], a->gid[15]};
-	__be64 v;
-	memcpy(&v, g, sizeof v);
-	return v;
-}
-
 __be64 ibv_get_device_guid(struct ibv_device *d)
 {
-	return guid(&((struct device *)d)->attr);
+	return verbs_guid(&((struct device *)d)->attr);
 }
 
 static void fill_device(const struct v_device *v, struct ibv_device_attr *a)
 {
 	memset(a, 0, sizeof *a);
 	strcpy(a->fw_ver, "mcastlab");
-	a->node_guid = a->sys_image_guid = guid(v);
+	a->node_guid = a->sys_image_guid = verbs_guid(v);
 	a->vendor_id = 0xffffff; // no one's, as rxe says
 	a->vendor_part_id = 1;
 	a->hw_ver = 1;
@@ -159,30 +150,6 @@ static uint8_t mtu_code(uint32_t bytes)
 	return code;
 }
 
-// Width and speed of a lane whose product comes closest to the rate from below.
-static void speed(uint32_t mbps, struct ibv_port_attr *a)
-{
-	static const struct {
-		uint32_t mbps;
-		uint8_t code;
-	} lanes[] = {{2500, 1}, {5000, 2}, {10000, 4}, {25000, 32}, {50000, 64}, {100000, 128}};
-	static const struct {
-		uint32_t n;
-		uint8_t code;
-	} widths[] = {{4, 2}, {1, 1}};
-	uint32_t best = 0;
-	a->active_speed = a->active_width = 1;
-	for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-		for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
-			uint32_t rate = widths[w].n * lanes[i].mbps;
-			if (rate > mbps || rate <= best)
-				continue;
-			best = rate;
-			a->active_width = widths[w].code;
-			a->active_speed = lanes[i].code;
-		}
-}
-
 int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size)
 {
 	const struct v_device *v = &context_of(c)->attr;
@@ -198,7 +165,7 @@ int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *
 	a.max_vl_num = 1;
 	a.phys_state = 5; // LinkUp
 	a.link_layer = IBV_LINK_LAYER_ETHERNET;
-	speed(v->mbps, &a);
+	verbs_speed(v->mbps, &a);
 	memset(p, 0, size);
 	memcpy(p, &a, size < sizeof a ? size : sizeof a);
 	return 0;

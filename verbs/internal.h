@@ -163,5 +163,7 @@ int verbs_dealloc_td(struct ibv_td *t);
 void verbs_hold(struct ibv_pd *p);
 void verbs_release(struct ibv_pd *p);
 int verbs_is_parent_domain(const struct ibv_pd *p, const struct ibv_context *x);
+__be64 verbs_guid(const struct v_device *a);
+void verbs_speed(uint32_t mbps, struct ibv_port_attr *a);
 void verbs_path(struct v_path *p, const struct ibv_ah_attr *a);
 #endif

@@ -99,13 +99,20 @@ func TestSysfs(t *testing.T) {
 	h, _ := hosts(t)
 	for _, c := range []struct{ script, want string }{
 		{"ls /sys/class/infiniband /dev/infiniband", "/dev/infiniband:\nuverbs0\n\n/sys/class/infiniband:\nmcast0\n"},
-		{"ls /sys/class/infiniband/mcast0/", "device\nnode_type\nports\n"},
+		{"ls /sys/class/infiniband/mcast0/", "device\nfw_ver\nhw_rev\nnode_guid\nnode_type\nports\nsys_image_guid\n"},
 		{"ls //sys/class/infiniband/mcast0", ""},
-		{"ls /sys/class/infiniband/mcast0/ports/1", "gid_attrs\nlink_layer\nphys_state\npkeys\nstate\n"},
+		{"ls /sys/class/infiniband/mcast0/ports/1", "cap_mask\ngid_attrs\ngids\nlid\nlid_mask_count\nlink_layer\nphys_state\npkeys\nrate\nsm_lid\nsm_sl\nstate\n"},
 		{"cat /sys/class/infiniband/mcast0//ports/1/state", "4: ACTIVE\n"},
 		{"ls /sys/class/infiniband/mcast0/ports/2", ""},
 		{"ls /sys/class/infiniband/mcast0/device/net", ""}, // the host of this test has neither interface
 		{"test -d /sys/class/infiniband/mcast0/device && ! test -d /sys/class/infiniband/mcast0/node_type && ! test -e /sys/class/infiniband/mcast1 && echo yes", "yes\n"},
+		{"cat /sys/class/infiniband/*/ports/1/rate", "100 Gb/sec (4X EDR)\n"}, // the shell's pattern finds it, too
+		{"test $(cat /sys/class/infiniband/mcast0/node_guid) = $(ibv_devinfo | awk '/node_guid/ {print $2}') && echo yes", "yes\n"},
+		{"cat /sys/class/infiniband/mcast0/fw_ver; ibv_devinfo | awk '/fw_ver/ {print $2}'", "mcastlab\nmcastlab\n"},
+		{"! readlink /sys/class/infiniband/mcast0/ports && readlink /proc/self/fd/0", "/dev/null\n"},
+		{"export MCASTLAB_VERBS=/nowhere; cat /sys/class/infiniband/mcast0/node_type; cat /sys/class/infiniband/mcast0/node_guid || echo none", "1: CA\nnone\n"},
+		{"for f in /sys/class/infiniband/mcast0/ports/1/*; do test -f $f && cat $f; done", "0x00010000\n0x0\n0\nEthernet\n5: LinkUp\n100 Gb/sec (4X EDR)\n0x0\n0\n4: ACTIVE\n"},
+		{"test -c /dev/infiniband/uverbs0 && echo yes", "yes\n"},
 		{"ls -d /sys/class/net/lo", "/sys/class/net/lo\n"},
 		{"env -u MCASTLAB_VERBS ls /dev/infiniband/uverbs0", ""},
 	} {
@@ -113,5 +120,13 @@ func TestSysfs(t *testing.T) {
 		if out, _ := cmd.Output(); string(out) != c.want {
 			t.Errorf("%s: %q, not %q", c.script, out, c.want)
 		}
+	}
+	for six, want := range map[bool]string{false: "0000:0000:0000:0000:0000:ffff:0a00:0001\n", true: "fd6d:6361:7374:0000:0000:0000:0a00:0001\n"} { // independent of each other
+		h, _ := hostsIn(t, six)
+		cmd := ucx(h[0].at(t, lib, "cat", "/sys/class/infiniband/mcast0/ports/1/gids/0"), lib, "all")
+		if out, _ := cmd.Output(); string(out) != want {
+			t.Errorf("its GID is %q, not %q", out, want)
+		}
+		h[0].emptied(t)
 	}
 }

@@ -2,6 +2,8 @@
 // machine without such a device has nothing. A file there is made in memory when it is opened; all other paths are
 // the C library's. Without MCASTLAB_VERBS it does nothing.
 #define _GNU_SOURCE
+#include "facts.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,23 +21,36 @@
 
 #define DEVICE "/sys/class/infiniband/mcast0"
 #define NET DEVICE "/device/net/"
+#define PORT DEVICE "/ports/1/"
 
 // The folders are those that these files lie in. An interface of the device is there if its host has it: rdma_cm takes the addresses of
 // mgmt0, too, for the device's.
 static const struct {
-	const char *path, *text; // text NULL: a folder, or a device that is never opened
+	const char *path, *text; // text NULL: a folder, a device that is never opened, or
+	enum sysfs_fact fact;    // what the NIC is asked for
 } files[] = {
-	{DEVICE "/node_type", "1: CA\n"},
-	{DEVICE "/device/numa_node", "-1\n"},
-	{NET "mgmt0", NULL},
-	{NET "p0", NULL},
-	{DEVICE "/ports/1/state", "4: ACTIVE\n"},
-	{DEVICE "/ports/1/phys_state", "5: LinkUp\n"},
-	{DEVICE "/ports/1/link_layer", "Ethernet\n"},
-	{DEVICE "/ports/1/pkeys/0", "0xffff\n"},
-	{DEVICE "/ports/1/gid_attrs/types/0", "RoCE v2\n"},
-	{DEVICE "/ports/1/gid_attrs/ndevs/0", "p0\n"},
-	{"/dev/infiniband/uverbs0", NULL},
+	{DEVICE "/node_type", "1: CA\n", 0},
+	{DEVICE "/node_guid", NULL, SYSFS_GUID},
+	{DEVICE "/sys_image_guid", NULL, SYSFS_GUID},
+	{DEVICE "/fw_ver", "mcastlab\n", 0},
+	{DEVICE "/hw_rev", "1\n", 0},
+	{DEVICE "/device/numa_node", "-1\n", 0},
+	{NET "mgmt0", NULL, 0},
+	{NET "p0", NULL, 0},
+	{PORT "state", "4: ACTIVE\n", 0},
+	{PORT "phys_state", "5: LinkUp\n", 0},
+	{PORT "link_layer", "Ethernet\n", 0},
+	{PORT "rate", NULL, SYSFS_RATE},
+	{PORT "lid", "0x0\n", 0}, // as on any RoCE port
+	{PORT "lid_mask_count", "0\n", 0},
+	{PORT "sm_lid", "0x0\n", 0},
+	{PORT "sm_sl", "0\n", 0},
+	{PORT "cap_mask", "0x00010000\n", 0}, // IBV_PORT_CM_SUP
+	{PORT "pkeys/0", "0xffff\n", 0},
+	{PORT "gids/0", NULL, SYSFS_GID},
+	{PORT "gid_attrs/types/0", "RoCE v2\n", 0},
+	{PORT "gid_attrs/ndevs/0", "p0\n", 0},
+	{"/dev/infiniband/uverbs0", NULL, 0},
 };
 
 enum { FILES = sizeof files / sizeof *files, NONE = -1, FOLDER = FILES };
@@ -89,7 +104,9 @@ static int is_folder(int i)
 static const char *text(const char *path, int flags)
 {
 	int i = find(path);
-	return i >= 0 && i < FILES && (flags & O_ACCMODE) == O_RDONLY ? files[i].text : NULL;
+	if (i < 0 || i >= FILES || (flags & O_ACCMODE) != O_RDONLY)
+		return NULL;
+	return files[i].fact ? sysfs_fact(files[i].fact) : files[i].text;
 }
 
 static int in_memory(const char *s, int flags)
@@ -138,6 +155,26 @@ static int has_mode(int flags)
 		return real(path, flags, mode); \
 	}
 
+// A path of the table begins with a slash, so the folder that another would be relative to does not count.
+#define OPENAT(name) \
+	int name(int dir, const char *path, int flags, ...) \
+	{ \
+		static int (*real)(int, const char *, int, ...); \
+		const char *s = text(path, flags); \
+		mode_t mode = 0; \
+		if (has_mode(flags)) { \
+			va_list l; \
+			va_start(l, flags); \
+			mode = va_arg(l, mode_t); \
+			va_end(l); \
+		} \
+		if (s) \
+			return in_memory(s, flags); \
+		if (!real) \
+			real = (int (*)(int, const char *, int, ...))next(#name); \
+		return real(dir, path, flags, mode); \
+	}
+
 #define FOPEN(name) \
 	FILE *name(const char *path, const char *mode) \
 	{ \
@@ -153,6 +190,8 @@ static int has_mode(int flags)
 
 OPEN(open)
 OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
@@ -167,11 +206,11 @@ int access(const char *path, int mode)
 	return real(path, mode);
 }
 
-// A folder looks like /, any other file like /dev/null: it is there, and whoever asks may use it.
+// A folder looks like /, the device like /dev/null, and any other file like one of procfs: it is a file, and whoever asks may read it.
 static const char *stand_in(const char *path)
 {
 	int i = find(path);
-	return i < 0 ? path : is_folder(i) ? "/" : "/dev/null";
+	return i < 0 ? path : is_folder(i) ? "/" : !strncmp(path, "/dev", 4) ? "/dev/null" : "/proc/self/status";
 }
 
 #define STAT(name, type) \
@@ -194,6 +233,30 @@ int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
 	if (!real)
 		real = (int (*)(int, const char *, int, unsigned, struct statx *))next("statx");
 	return real(dir, stand_in(path), flags, mask, st);
+}
+
+#define STATAT(name, type) \
+	int name(int dir, const char *path, struct type *st, int flags) \
+	{ \
+		static int (*real)(int, const char *, struct type *, int); \
+		if (!real) \
+			real = (int (*)(int, const char *, struct type *, int))next(#name); \
+		return real(dir, stand_in(path), st, flags); \
+	}
+
+STATAT(fstatat, stat)
+STATAT(fstatat64, stat64)
+
+ssize_t readlink(const char *path, char *b, size_t n)
+{
+	static ssize_t (*real)(const char *, char *, size_t);
+	if (find(path) >= 0) {
+		errno = EINVAL; // it is no link
+		return -1;
+	}
+	if (!real)
+		real = (ssize_t (*)(const char *, char *, size_t))next("readlink");
+	return real(path, b, n);
 }
 
 static char *put(char *to, const char *path)

@@ -49,7 +49,7 @@ var attackVerbs = []pitfall{
 		}},
 	},
 	{
-		what: "A queue pair that begins anew after an error gets the completions of its former life",
+		what: "A queue pair that is used again after an error gets the completions from before it",
 		seen: "mcastlab, with pyverbs' test_mr_rereg_pd",
 		bugs: []bug{{
 			wrong: "RESET leaves completions where they are",
@@ -63,6 +63,23 @@ var attackVerbs = []pitfall{
 			wrong: "Its answer comes before what has completed is in the ring",
 			edits: edit("nodeagent/verbs/requests_linux.go", "\t\t\tc.ask(func() {}) // the library forgets", "\t\t\t// the library forgets"),
 			test:  "nodeagent/verbs TestLimits/resets",
+		}},
+	},
+	{
+		what: "A file of the device says something else than the device",
+		seen: "mcastlab: ports/1/rate, gids and node_guid were not there",
+		bugs: []bug{{
+			wrong: "The rate is that of a lane",
+			edits: edit("verbs/sysfs/facts.c", "int lanes = a.active_width == 2 ? 4 : 1;", "int lanes = 1;"),
+			test:  "nodeagent/verbs TestSysfs",
+		}, {
+			wrong: "Without a NIC a file of it is there, and empty",
+			edits: edit("verbs/sysfs/facts.c", "\t\treturn NULL;\n\tclose(sock);", "\t\treturn b;\n\tclose(sock);"),
+			test:  "nodeagent/verbs TestSysfs",
+		}, {
+			wrong: "Files look like a device to who asks before reading",
+			edits: edit("verbs/sysfs/sysfs.c", "\"/proc/self/status\"", "\"/dev/null\""),
+			test:  "nodeagent/verbs TestSysfs",
 		}},
 	},
 }
