@@ -73,7 +73,7 @@ $cc -shared -o "$tmp/librdmacm.so.1" "$tmp"/rdmacm/*.o "$tmp/libibverbs.so.1" -W
 for f in socket port sysfs/facts; do
   $cc $flags -fvisibility=hidden -c "$src/$f.c" -o "$tmp/$(basename "$f").o"
 done
-$cc $flags -shared -o "$tmp/libmcastsysfs.so" "$src/sysfs/sysfs.c" "$tmp/socket.o" "$tmp/port.o" "$tmp/facts.o"
+$cc $flags -shared -o "$tmp/libmcastsysfs.so" "$src/sysfs/sysfs.c" "$src/sysfs/resolve.c" "$tmp/socket.o" "$tmp/port.o" "$tmp/facts.o"
 # It is not linked with MPI, whose names it finds in the program, so that programs without MPI can be started with it.
 if mpi=$(mpicc --showme:compile 2> /dev/null); then
   # shellcheck disable=SC2086

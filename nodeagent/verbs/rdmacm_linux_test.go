@@ -100,6 +100,39 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// TestNumericIPv6: in a fabric of IPv6 Debian's programs take addresses by number where no interface has one of IPv6, and names and nonsense
+// are refused as ever.
+func TestNumericIPv6(t *testing.T) {
+	lib := library(t)
+	const server = "fd6d:6361:7374::a00:1"
+	alone := func(args string) []string { // in a namespace with an address of IPv4 alone, as a lab's hosts are
+		const script = `ip addr add 172.31.0.1/16 dev lo && ip link set lo up && LD_PRELOAD=$0 exec "$@"`
+		return append([]string{"unshare", "-n", "sh", "-c", script, filepath.Join(lib, "libmcastsysfs.so")}, strings.Fields(args)...)
+	}
+	tools(t, "unshare", "ip", "rping", "ucmatose")
+	if os.Geteuid() != 0 {
+		t.Skip("root is needed")
+	}
+	for _, c := range []struct{ server, client, says string }{
+		{"rping -s -a " + server + " -C 3", "rping -c -a " + server + " -C 3 -v", "rdma-ping-2"},
+		{"ucmatose -b " + server + " -f ip6", "ucmatose -f ip6 -s " + server, "test complete"},
+	} {
+		h, _ := hostsIn(t, true)
+		if _, heard := listening(t, h, lib, alone(c.server), alone(c.client)); !strings.Contains(heard, c.says) {
+			t.Errorf("the client does not say %q:\n%s", c.says, heard)
+		}
+		h[0].emptied(t)
+		h[1].emptied(t)
+	}
+	h, _ := hostsIn(t, true)
+	for _, wrong := range []string{"fd6d::6361::1", "nobody", server + "%no0"} {
+		args := alone("rping -c -C 1 -a " + wrong)
+		if out, err := h[1].at(t, lib, args[0], args[1:]...).CombinedOutput(); err == nil {
+			t.Errorf("%s is an address:\n%s", wrong, out)
+		}
+	}
+}
+
 // TestDestroyedIdentifier: rdma_destroy_id waits for an event that another thread is about to have, and frees nothing under it.
 func TestDestroyedIdentifier(t *testing.T) {
 	lib := library(t)

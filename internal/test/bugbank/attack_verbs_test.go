@@ -82,4 +82,13 @@ var attackVerbs = []pitfall{
 			test:  "nodeagent/verbs TestSysfs",
 		}},
 	},
+	{
+		what: "A fabric of IPv6 whose addresses the C library refuses, since no interface has one",
+		seen: "mcastlab, with rping -a and an address of IPv6",
+		bugs: []bug{{
+			wrong: "A number is looked for only where an interface has an address of its kind",
+			edits: edit("verbs/sysfs/resolve.c", "(number.ai_flags & ~AI_ADDRCONFIG) |", "number.ai_flags | AI_ADDRCONFIG |"),
+			test:  "nodeagent/verbs TestNumericIPv6", root: true,
+		}},
+	},
 }
