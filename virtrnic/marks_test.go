@@ -253,7 +253,15 @@ func (c *chaos) away(i int) {
 			c.note(n.DestroyQP(c.net.Now, q))
 		}
 	case 1:
-		c.note(n.DeregMR(anyOf(r, c.mrs, i)))
+		m := anyOf(r, c.mrs, i)
+		if r.IntN(2) == 0 {
+			c.note(n.DeregMR(m))
+			return
+		}
+		next, err := n.ReregMR(m, oneOf(r, c.pd[i], c.pd[i], c.pd[1-i], nil), AccessFlags(r.IntN(16)))
+		if c.note(err); err == nil {
+			c.mrs[i] = append(c.mrs[i], next)
+		}
 	case 2:
 		if s := anyOf(r, c.srqs, i); s != nil && s.nic == n {
 			c.note(n.DestroySRQ(s))
