@@ -15,7 +15,7 @@ var attackJoins = []pitfall{
 			test:  "internal/external TestDeviceQueried",
 		}, {
 			wrong: "A port without an answer is kept by who stands between",
-			edits: edit("internal/external/joins.go", "return m.heard < since", "return false"),
+			edits: edit("internal/external/joins.go", "return m.heard < since", "return m.heard < since && m.heard < 0"),
 			test:  "internal/external TestDeviceQueried",
 		}},
 	},
@@ -28,7 +28,7 @@ var attackJoins = []pitfall{
 			test:  "internal/external TestJoinsOfDevice",
 		}, {
 			wrong: "A datagram comes under the fabric's address, which the device has not joined",
-			edits: edit("internal/external/joins.go", "\t\tg.SetGroup(m.Addr)\n", ""),
+			edits: edit("internal/external/joins.go", "\t\tg.SetGroup(m.Addr)\n", "\t\t_ = m\n"),
 			test:  "internal/external TestJoinsOfDevice",
 		}, {
 			wrong: "An address is changed and the ICRC is not",
