@@ -79,14 +79,6 @@ var attackWaits = []pitfall{
 			wrong: "A thread that keeps its turn is not looked at",
 			edits: edit("nodeagent/verbs/asleep_linux.go", "if x.parked || x.sight == nil || !x.sight.sleeps(now) {", "if x.parked || x.sight == nil || !x.sight.sleeps(now) || !x.parked {"),
 			test:  "nodeagent/verbs TestPipelines",
-		}, {
-			wrong: "A thread that is awake again does not hold up lab time",
-			edits: edit("nodeagent/verbs/turn_linux.go", "(p.running() || p.wake()) && !p.ended", "p.running() && !p.ended"),
-			test:  "nodeagent/verbs TestPipelines",
-		}, {
-			wrong: "What a thread writes by stdio is no reason for others to look",
-			edits: edit("nodeagent/verbs/turns_linux.go", "m.Flags&parkAgain == 0 && x.sight.hasWritten() {", "m.Flags&parkAgain == 0 && x.sight.hasWritten() && x.slept > 0 {"),
-			test:  "nodeagent/verbs TestPipelines",
 		}},
 	},
 }
