@@ -136,18 +136,22 @@ static int has_mode(int flags)
 	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
+// READ_MODE declares the mode of a call that may make a file; it is passed only then.
+#define READ_MODE(mode, flags) \
+	mode_t mode = 0; \
+	if (has_mode(flags)) { \
+		va_list l; \
+		va_start(l, flags); \
+		mode = va_arg(l, mode_t); \
+		va_end(l); \
+	}
+
 #define OPEN(name) \
 	int name(const char *path, int flags, ...) \
 	{ \
 		static int (*real)(const char *, int, ...); \
 		const char *s = text(path, flags); \
-		mode_t mode = 0; \
-		if (has_mode(flags)) { \
-			va_list l; \
-			va_start(l, flags); \
-			mode = va_arg(l, mode_t); \
-			va_end(l); \
-		} \
+		READ_MODE(mode, flags); \
 		if (s) \
 			return in_memory(s, flags); \
 		if (!real) \
@@ -161,13 +165,7 @@ static int has_mode(int flags)
 	{ \
 		static int (*real)(int, const char *, int, ...); \
 		const char *s = text(path, flags); \
-		mode_t mode = 0; \
-		if (has_mode(flags)) { \
-			va_list l; \
-			va_start(l, flags); \
-			mode = va_arg(l, mode_t); \
-			va_end(l); \
-		} \
+		READ_MODE(mode, flags); \
 		if (s) \
 			return in_memory(s, flags); \
 		if (!real) \
