@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// methodsMax is how many methods Deployed may have: more is for a part of it (parts.go), or for a package above.
+// methodsMax limits the methods of Deployed: more is for a part of it (parts.go), or for a package above.
 const methodsMax = 50
 
 // TestDeployedMethods: Deployed stays small enough to read.

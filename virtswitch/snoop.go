@@ -74,7 +74,7 @@ func (s *Switch) Memberships() (all []Membership) {
 	return all
 }
 
-// Snooped is what a switch knows of groups of programs, for the switch that takes its place.
+// Snooped holds the group memberships that a switch has snooped, for the switch that takes its place.
 type Snooped struct {
 	IPv6   bool
 	Tag    *wire.VLAN // of reports; nil: they have none

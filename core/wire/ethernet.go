@@ -12,7 +12,7 @@ const (
 	FCSLen      = 4  // frame check sequence, added by the port
 	MinFrameLen = 60 // shortest frame without FCS; shorter ones are padded
 
-	// LinkOverhead is what a frame takes on a link beside the bytes that are counted:
+	// LinkOverhead is the number of bytes that a frame takes on a link besides its counted bytes:
 	// FCS 4, preamble and start delimiter 8, inter-frame gap 12.
 	LinkOverhead = FCSLen + 8 + 12
 )

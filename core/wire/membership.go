@@ -21,8 +21,8 @@ const (
 	BlockOldSources RecordType = 6
 )
 
-// GroupRecord is what a report says about one group. Types 1 and 2 answer a query, 3 and 4 say what has changed: from no source (3, leave), from
-// all sources (4, join). Records that are sent here have no sources and no auxiliary data; those of others are skipped.
+// GroupRecord is the record of one group in a report. Types 1 and 2 answer a query; types 3 and 4 report a change: to no source (3, leave), to
+// all sources (4, join). Records sent here carry no sources and no auxiliary data; those of other senders are skipped.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

@@ -11,7 +11,7 @@ import (
 // mgids are addresses of groups outside an IPv6 fabric's own prefix: those that name an IPv4 group, and others.
 var mgids = []string{"ff0e::ffff:239.1.2.3", "ff01:0:2:c985::", "ff12:401b:ffff::1", "ff15::ffff:ef01:203", "ff02::1:2", "ff0e::1:2"}
 
-// datagram returns a UD packet to an address, as it goes on the wire.
+// datagram returns the wire bytes of a UD packet to an address.
 func datagram(t testing.TB, w Flow, to [16]byte, size int, r *rand.Rand) []byte {
 	t.Helper()
 	p := Pool{}

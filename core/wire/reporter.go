@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Reporter is who sends reports, to 224.0.0.22 or ff02::16, and queries, to 224.0.0.1 or ff02::1. The IP header has TTL 1, DSCP 48 and a
+// Reporter sends reports to 224.0.0.22 or ff02::16, and queries to 224.0.0.1 or ff02::1. The IP header has TTL 1, DSCP 48 and a
 // router alert; over IPv6 the source is the link-local address of the MAC address (RFC 4291, appendix A). Over IPv4 the alert is an option
 // of the header (RFC 2113), which is 24 bytes long.
 //

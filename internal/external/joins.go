@@ -15,7 +15,7 @@ import (
 // each MGID under which it has joined the number. Queries go to the device, which answers them itself: if it is gone,
 // the switch notices.
 
-// JoinsMax is how many addresses of groups of one device an adapter keeps: as many groups as a NIC lets programs join.
+// JoinsMax limits the group addresses that an adapter keeps for one device: as many groups as a NIC lets programs join.
 const JoinsMax = 4096
 
 // Join is a group that the device has joined.
@@ -28,7 +28,7 @@ func (x Join) compare(y Join) int {
 	return cmp.Or(cmp.Compare(x.Number, y.Number), bytes.Compare(x.Addr[:], y.Addr[:]))
 }
 
-// joins is what the adapter knows of the device's groups.
+// joins lists the groups that the device has joined.
 type joins struct {
 	all   []joined // by number and address
 	asked [2]vtime.Time

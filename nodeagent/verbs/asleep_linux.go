@@ -30,7 +30,7 @@ const (
 	asleepWait = 20 * time.Millisecond // for a call that may wait for the machine, and not for a program
 )
 
-// sight is how the node sees a thread in the kernel. Calls of it do not wait for the program.
+// sight is the node's view of a thread in the kernel. Calls of it do not wait for the program.
 type sight struct {
 	seat, folder              int // descriptors: of its page (v_seat), and of its folder of procfs
 	stat, sched, syscall, acc int // of files in that; syscall and acc are -1 where they may not be read
@@ -41,7 +41,7 @@ type sight struct {
 	heard                     uint64    // messages of the thread
 }
 
-// glimpse is what a look at a thread shows.
+// glimpse is the result of one look at a thread.
 type glimpse struct {
 	asleep bool
 	ran    string // for how long it has run since it began

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackNumbers is what labs have found that did not end, or were not the same twice.
+// attackNumbers has the bugs of labs that did not end, or differed between two runs.
 var attackNumbers = []pitfall{
 	{
 		what: "What counts as no retry is repeated without bound",

@@ -133,7 +133,7 @@ func wiresharkFinds(t *testing.T, all []formatBytes) {
 	}
 }
 
-// noNumber is what number makes of another text.
+// noNumber is the result of number for a text that is none.
 const noNumber = 1<<64 - 1
 
 // number reads a value of tshark, in which a bit may be a word, and the same value may be there twice.
