@@ -218,7 +218,7 @@ func (h *host) emptied(t testing.TB) {
 	t.Helper()
 	var m virtrnic.Made
 	ends, groups := 0, 0
-	for range 12000 { // as long as limit, and more on a busy machine
+	for range 12000 { // two minutes, and more on a busy machine
 		h.loop.Call(vtime.Never, func(vtime.Time) {
 			member, led := h.server.agent.Groups()
 			ends, groups = h.server.cm.Len(), len(h.server.groups)+member+led
@@ -231,13 +231,21 @@ func (h *host) emptied(t testing.TB) {
 	t.Errorf("left at the NIC: %+v, %d endpoints of connections, and %d groups, memberships and registrations", m, ends, groups)
 }
 
-// limit is how long a program of a test may take on a busy machine.
-const limit = 2 * time.Minute
+// limit bounds a program that hangs: two thirds of the time that go test has left, and ten minutes at most.
+func limit(t testing.TB) time.Duration {
+	most := 10 * time.Minute
+	if t, ok := t.(*testing.T); ok {
+		if end, ok := t.Deadline(); ok {
+			most = min(most, time.Until(end)*2/3)
+		}
+	}
+	return most
+}
 
 // at returns a command that uses the host's NIC.
 func (h *host) at(t testing.TB, lib, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit(t))
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib, "MCASTLAB_VERBS="+h.path)

@@ -52,7 +52,7 @@ func bothBy(t testing.TB, h [2]*host, lib string, at func(h *host, t testing.TB,
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := retry(func() ([]byte, error) {
+	out, err := retry(t, func() ([]byte, error) {
 		return at(h[1], t, lib, args[0], append(args[1:], "127.0.0.1")...).CombinedOutput()
 	})
 	if err != nil {
@@ -67,8 +67,8 @@ func bothBy(t testing.TB, h [2]*host, lib string, at func(h *host, t testing.TB,
 }
 
 // retry runs a client until its server listens.
-func retry(client func() ([]byte, error)) (out []byte, err error) {
-	for began := time.Now(); time.Since(began) < limit; {
+func retry(t testing.TB, client func() ([]byte, error)) (out []byte, err error) {
+	for began := time.Now(); time.Since(began) < limit(t); {
 		out, err = client()
 		if err == nil || !bytes.Contains(out, []byte("Couldn't connect")) && !bytes.Contains(out, []byte("refused")) {
 			break

@@ -40,7 +40,7 @@ func TestUCX(t *testing.T) {
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
-		out, err := retry(func() ([]byte, error) {
+		out, err := retry(t, func() ([]byte, error) {
 			return ucx(h[1].at(t, lib, "ucx_perftest", "127.0.0.1", "-p", port, "-t", c[1], "-s", "16384", "-n", "100", "-w", "10"), lib, c[0]).CombinedOutput()
 		})
 		if err != nil || !bytes.Contains(out, []byte("Final:")) {

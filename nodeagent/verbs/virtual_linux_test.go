@@ -139,8 +139,9 @@ func (h *virtual) run(lib, name string, args ...string) (out []byte, err error) 
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	h.give, h.end = time.Now().Add(limit), func() { _ = cmd.Process.Kill() } // it may have ended
-	watch := time.AfterFunc(limit, h.end)                                    // a program that keeps its turn
+	wait := limit(h.t)
+	h.give, h.end = time.Now().Add(wait), func() { _ = cmd.Process.Kill() } // it may have ended
+	watch := time.AfterFunc(wait, h.end)                                    // a program that keeps its turn
 	defer watch.Stop()
 	if err := say(opExpect, byID{uint32(cmd.Process.Pid)}); err != nil {
 		return nil, err

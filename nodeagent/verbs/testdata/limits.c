@@ -39,7 +39,7 @@ static int modify(struct ibv_qp *q, enum ibv_qp_state to, const struct ibv_qp *p
 	int ud = q->qp_type == IBV_QPT_UD, rc = q->qp_type == IBV_QPT_RC, mask = IBV_QP_STATE;
 	struct ibv_qp_attr a = {
 		.qp_state = to, .port_num = 1, .qp_access_flags = ALL, .qkey = 0x11, .path_mtu = mtu, .dest_qp_num = peer->qp_num, .max_dest_rd_atomic = rd, .max_rd_atomic = rd,
-		.min_rnr_timer = 1, .timeout = 0, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .hop_limit = 64}},
+		.min_rnr_timer = 14 /* 1 ms: a slow NIC answers nothing else at 10 us */, .timeout = 0, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .hop_limit = 64}},
 	};
 	if (to == IBV_QPS_INIT)
 		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
