@@ -68,16 +68,28 @@ func TestLiveDepths(t *testing.T) {
 	if !trapsCounter(t) {
 		t.Skip("perftest goes by the processor's counter")
 	}
-	const size, writes = 4096, 4800 // perftest counts too many completions where those of a queue pair are no multiple of 100
+	rows := []struct {
+		size, writes int // in all; perftest counts too many completions where those of a queue pair are no multiple of 100
+		args         string
+	}{
+		{4096, 4800, "-n 4800"},
+		{4096, 4800, "-n 4800 -t 1100"},
+		{4096, 4800, "-n 4800 -t 2048"},
+		{4096, 4800, "-n 4800 -t 1024 -l 64"},
+		{4096, 4800, "-n 300 -q 16"},
+		{4096, 4800, "-n 300 -q 16 -t 60 -l 20"},
+		{4096, 4800, "-n 600 -q 8 -t 2048"},
+		{65536, 1280, "-n 5 -q 256"},
+		{65536, 1280, "-n 5 -q 256 -R"},
+	}
 	text := fmt.Sprintf(hops, "t-depths")
-	rows := []string{"-n 4800", "-n 4800 -t 1100", "-n 4800 -t 2048", "-n 4800 -t 1024 -l 64", "-n 300 -q 16", "-n 300 -q 16 -t 60 -l 20", "-n 600 -q 8 -t 2048"}
-	for i, args := range rows {
-		text += fmt.Sprintf(pairOf, fmt.Sprint("bw", i), fmt.Sprintf("ib_write_bw -F -s %d %s", size, args), "h1")
+	for i, c := range rows {
+		text += fmt.Sprintf(pairOf, fmt.Sprint("bw", i), fmt.Sprintf("ib_write_bw -F -s %d %s", c.size, c.args), "h1")
 	}
 	r := runTurns(t, write(t, text))
-	want := simulated(t, text, 1, size, func(r *rank.Rank, size int) (float64, error) { return bandwidth(r, size, writes) })
-	for i, args := range rows {
-		near(t, "ib_write_bw "+args, column(t, r, fmt.Sprint("bw", i), 3)*(1<<20)*8/1e9, want, 0.3)
+	for i, c := range rows {
+		want := simulated(t, text, 1, c.size, func(r *rank.Rank, size int) (float64, error) { return bandwidth(r, size, c.writes) })
+		near(t, fmt.Sprintf("ib_write_bw -s %d %s", c.size, c.args), column(t, r, fmt.Sprint("bw", i), 3)*(1<<20)*8/1e9, want, 0.3)
 	}
 	noLab(t, "t-depths", nil)
 }
