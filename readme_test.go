@@ -28,6 +28,26 @@ func tableOf(t *testing.T, l *lab.Lab) string {
 	return b.String()
 }
 
+// TestReadme: the commands' output in the README is what they print.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(readme), "$ go run ./cmd/mcastlab run examples/quickstart.mcl.yml\n")
+	shown, _, closed := strings.Cut(after, "```")
+	if !ok || !closed {
+		t.Fatal("README.md does not show the quickstart")
+	}
+	l, err := lab.Read("examples/quickstart.mcl.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tableOf(t, l); got != shown {
+		t.Errorf("README.md shows\n%s\nthe command prints\n%s", shown, got)
+	}
+}
+
 // TestPaperLabs: every lab of the papers runs, and what it expects, which it says of each
 // line whether it was predicted, holds.
 func TestPaperLabs(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcastlab
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	// what go test is compiling at the same time.
 	_ "github.com/mcastlab/mcastlab/command"
 )
+
+// rewrite has TestTutorials write the pages instead of comparing them.
+var rewrite = flag.Bool("rewrite", false, "write what the commands of the tutorials print to their pages")
 
 // TestTutorials does what the tutorials tell, in a folder of its own in which examples/ is that of
 // the clone: it writes the files they show under the names beside them, runs the commands they show
@@ -58,7 +62,14 @@ func follow(t *testing.T, name string) {
 	if len(u.built) == 0 {
 		t.Errorf("%s has no command", name)
 	}
-	page(t, name, got)
+	switch {
+	case *rewrite:
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case got != string(text):
+		t.Errorf("%s shows what its commands do not print: go test . -run Tutorials -rewrite", name)
+	}
 }
 
 // user is the reader who follows a tutorial.

@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func wording(text string) (found []string) {
 func TestDocsWording(t *testing.T) {
 	fset, all := sources(t)
 	for _, s := range all {
-		if s.path == "style_wording_test.go" {
+		if s.path == "internal/test/house/wording_test.go" {
 			continue
 		}
 		for _, g := range s.file.Comments {

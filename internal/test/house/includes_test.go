@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 const countersIntro = `# Counters and events
 
-This page is made from the code (` + "`go test . -run CountersPage -rewrite`" + `): names are part of the outputs and are not changed.
+This page is made from the code (` + "`go test ./internal/test/house -run CountersPage -rewrite`" + `): names are part of the outputs and are not changed.
 
 Counters are in ` + "`counters.json`" + ` of a run (what was counted during it; of a lab of 1,024 nodes and more with a line for each node), their totals by kind of node in ` + "`summary.json`" + `, and in ` + "`mcastlab inspect --format json LAB`" + ` (since the
 node was configured). Nodes of a lab that is up also serve them to Prometheus, over the unix socket ` + "`metrics.sock`" + ` in the node's directory, where only root and the node's

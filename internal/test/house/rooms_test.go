@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func TestRooms(t *testing.T) {
 	for pair, by := range imports {
 		from, to := slices.Index(rooms, pair[0]), slices.Index(rooms, pair[1])
 		if from < 0 || to < 0 {
-			t.Errorf("%s imports %s, and one of them is not in the list of rooms in style_rooms_test.go: %s", pair[0], pair[1], strings.Join(by, ", "))
+			t.Errorf("%s imports %s, and one of them is not in the list of rooms in rooms_test.go: %s", pair[0], pair[1], strings.Join(by, ", "))
 			continue
 		}
 		for _, x := range by {

@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"go/ast"
@@ -85,7 +85,7 @@ func TestRooted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.path != "style_make_test.go" && asks.Match(text) && !rooted(s.dir) && s.dir != "command" {
+		if s.path != "internal/test/house/makefile_test.go" && asks.Match(text) && !rooted(s.dir) && s.dir != "command" {
 			t.Errorf("%s asks who runs it, or for a program: add %s to ROOTED in the Makefile", s.path, s.dir)
 		}
 	}

@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 // A keyDoc is what the page of the lab file says of a key beside its meaning.
 type keyDoc struct {

@@ -1,4 +1,4 @@
-package mcastlab
+package house
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 const labFileHead = `# The lab file
 
-This page is made from the types of package ` + "`lab`" + ` (` + "`go test . -run LabFilePage -rewrite`" + `).
+This page is made from the types of package ` + "`lab`" + ` (` + "`go test ./internal/test/house -run LabFilePage -rewrite`" + `).
 
 A lab file is YAML and ends in ` + "`.mcl.yml`" + `. It is strict: an unknown key is an error with line, column and the key that was probably meant.
 All that is wrong is told at once, up to 20 mistakes, and ` + "`validate`, `run` and `deploy`" + ` check whether a run measures what ` + "`expect`" + ` names.
