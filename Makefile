@@ -90,11 +90,11 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 # TestSwept holds the list. SWEEPS=N takes the part of a day by its number, counted from 1970 on.
 SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
-	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./command ./drivers/sim ./lab/report ./lab/reproduce ./lab/search ./nodeagent/verbs ./virtrnic -vet=off -v -count=1 \
+	MCASTLAB_SWEEPS=$(SWEEPS) go test ./apps/manycast ./command ./drivers/sim ./examples/papers ./lab/report ./lab/reproduce ./lab/search ./nodeagent/verbs ./virtrnic -vet=off -v -count=1 \
 	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|SeedSweepParts|PartsTroubled|Labs|LabsWorkers|Standstill|Timelines|Fairness|IncastFairness|Damages|WideLabs|Limits|RandomThreads|RandomPipelines)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
-	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
+	MCASTLAB_SOAK=1 go test ./examples/papers -v -count=1 -timeout 0
 
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
