@@ -165,8 +165,18 @@ type source struct {
 	test      bool
 }
 
+// parsed has the files of the module once a test has asked for them: a dozen do, and none changes them.
+var parsed struct {
+	fset *token.FileSet
+	all  []source
+}
+
+// sources returns the Go files of the module, but generated ones.
 func sources(t *testing.T) (*token.FileSet, []source) {
 	t.Helper()
+	if parsed.fset != nil {
+		return parsed.fset, parsed.all
+	}
 	fset := token.NewFileSet()
 	var all []source
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -197,6 +207,7 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	parsed.fset, parsed.all = fset, all
 	return fset, all
 }
 
