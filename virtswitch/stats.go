@@ -24,7 +24,7 @@ const (
 	DropRegionsFull                       // a member has acknowledged too few of its announced regions
 	DropNoRegion                          // the announcement that a WRITE names has not come here
 	DropICRC                              // feedback of a group, or what would change its source, with a wrong invariant CRC
-	DropReduceChunk                       // chunk of a reduction that is over, or not begun yet
+	DropReduceChunk                       // chunk of a reduction that is over, or has not begun
 	DropRestart                           // the switch restarted while it held the frame
 	DropMembershipsFull                   // report of a group of programs that the table has no room for
 	dropReasons

@@ -146,7 +146,7 @@ func (o *Outcome) remarks() (all [][2]string) {
 			all = append(all, [2]string{fmt.Sprintf("Why %q does not count", l.Name), l.Beside})
 		}
 	}
-	for _, x := range [][2]string{{"Why it is off", o.Off}, {"Why it cannot be reproduced", o.Cannot}, {"Not built or not run yet", o.Open}, {"Note", o.Note}} {
+	for _, x := range [][2]string{{"Why it is off", o.Off}, {"Why it cannot be reproduced", o.Cannot}, {"Not tried", o.Open}, {"Note", o.Note}} {
 		if x[1] != "" {
 			all = append(all, x)
 		}

@@ -53,7 +53,7 @@ type Result struct {
 	Off string `yaml:"off"`
 	// Cannot says why the result cannot be reproduced. Such a result has no line.
 	Cannot string `yaml:"cannot"`
-	// Open says what is not built yet. Such a result may have lines.
+	// Open says what has not been built or run. Such a result may have lines.
 	Open string `yaml:"open"`
 	// Note is for what a reader should know besides.
 	Note string `yaml:"note"`
