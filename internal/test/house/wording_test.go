@@ -71,6 +71,16 @@ func TestDocsWording(t *testing.T) {
 			return true
 		})
 	}
+	prose(t, func(path, paragraph string) {
+		for _, f := range wording(paragraph) {
+			t.Errorf("%s: page with %s", path, f)
+		}
+	})
+}
+
+// prose visits the paragraphs of all pages, but for code.
+func prose(t *testing.T, visit func(path, paragraph string)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".md") || strings.Contains(path, "testdata") {
 			return err
@@ -81,11 +91,8 @@ func TestDocsWording(t *testing.T) {
 				continue // a block of code
 			}
 			for _, paragraph := range strings.Split(part, "\n\n") {
-				if strings.HasPrefix(strings.TrimLeft(paragraph, "\n"), "    ") {
-					continue // a block of code, too
-				}
-				for _, f := range wording(paragraph) {
-					t.Errorf("%s: page with %s", path, f)
+				if !strings.HasPrefix(strings.TrimLeft(paragraph, "\n"), "    ") { // a block of code, too
+					visit(path, paragraph)
 				}
 			}
 		}
