@@ -15,6 +15,7 @@ type ECN struct {
 	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"classes whose packets are marked, 0 to 7" default:"3"`
 	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"bytes waiting behind a packet from which on it may be marked, at a port with the rate of links; at a port of another rate in proportion (100kB at 100Gbps are 10kB at 10Gbps); default: 4kB per Gbps of the port"`
 	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"bytes above which every packet is, in proportion to the port's rate as kmin; default: 16kB per Gbps"`
+	OnArrival  bool    `yaml:"on-arrival" json:"onArrival,omitzero" doc:"mark a packet by the bytes that it finds in its queue as it arrives, not by those that wait behind it as it leaves" default:"false"`
 	Pmax       float64 `yaml:"pmax" json:"pmax,omitzero" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
 }
 
@@ -105,7 +106,7 @@ func (e *ECN) config() virtswitch.ECNConfig {
 	if !e.Enabled {
 		return virtswitch.ECNConfig{}
 	}
-	return virtswitch.ECNConfig{Classes: bitsOf(e.Priorities), Pmax: e.Pmax}
+	return virtswitch.ECNConfig{Classes: bitsOf(e.Priorities), OnArrival: e.OnArrival, Pmax: e.Pmax}
 }
 
 // classes returns the priorities of frames under the given rules, nil for the usual ones.

@@ -12,7 +12,8 @@ import (
 // the congestion point of DCQCN (Zhu et al., SIGCOMM 2015, §3.1).
 type ECNConfig struct {
 	Classes    uint8 // bit i: packets of priority i are marked; 0: none
-	Kmin, Kmax []int // by port: bytes waiting behind a packet from which on, and above which always, it is marked
+	OnArrival  bool  // a packet is marked by the queue that it finds as it arrives; false: by the one that it leaves behind as it starts
+	Kmin, Kmax []int // by port: bytes in that queue from which on, and above which always, a packet is marked
 	Pmax       float64
 	Random     prng.Stream
 }
@@ -43,8 +44,8 @@ func (s *Switch) setECN(c ECNConfig) {
 	}
 }
 
-// mark sets congestion experienced in a packet that starts while queued bytes wait behind it,
-// with the probability that follows from them. Packets that are not ECN-capable are neither
+// mark sets congestion experienced in a packet that starts while queued bytes wait behind it, or
+// has found them in its queue, with the probability that follows from them. Packets that are not ECN-capable are neither
 // marked nor dropped: to drop them would break the lossless classes.
 func (s *Switch) mark(port int, prio uint8, f *wire.Frame, queued int) {
 	e := s.ecn

@@ -214,6 +214,9 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		e.elig = max(e.elig, now)
 	}
 	q := e.claim(a.prio)
+	if q.bytes > s.ecnFrom && s.ecn.OnArrival {
+		s.mark(port, a.prio, f, q.bytes)
+	}
 	q.push(waiter{f, int32(a.size), a.charge})
 	e.peak = max(e.peak, uint32(min(q.bytes, math.MaxUint32)))
 	s.traceQueue(now, port)
@@ -287,7 +290,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		if q.Len() == 0 {
 			e.ready &^= 1 << prio
 		}
-		if q.bytes > s.ecnFrom {
+		if q.bytes > s.ecnFrom && !s.ecn.OnArrival {
 			s.mark(port, prio, w.f, q.bytes)
 		}
 		p.CommitPacket(w.f, int(w.size), start)

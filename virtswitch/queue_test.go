@@ -113,10 +113,11 @@ func TestClasses(t *testing.T) {
 // that is marked. The IPv4 checksum and the ICRC hold.
 func TestMarking(t *testing.T) {
 	const size = 1082
+	onArrival := false
 	marked := func(traffic uint8, kmin, kmax int, v6 bool) (bits string, l *lone) {
 		l = newLone(t, func(c *Config) {
 			six := func(k int) []int { return []int{k, k, k, k, k, k} }
-			c.ECN = ECNConfig{Classes: 1 << 3, Kmin: six(kmin), Kmax: six(kmax), Pmax: 0.5, Random: prng.New(7)}
+			c.ECN = ECNConfig{Classes: 1 << 3, OnArrival: onArrival, Kmin: six(kmin), Kmax: six(kmax), Pmax: 0.5, Random: prng.New(7)}
 		})
 		l.stub[3].keep = true
 		l.pause(3, 0xff, 2000)
@@ -162,6 +163,18 @@ func TestMarking(t *testing.T) {
 	high, low := strings.Count(got[:40], "x"), strings.Count(got[40:80], "x")
 	if strings.Contains(got[79:], "x") || low == 0 || high <= low || high > 30 || l.sw.Stats().Marked != uint64(high+low) {
 		t.Errorf("between Kmin and Kmax: %s, %d counted", got, l.sw.Stats().Marked)
+	}
+	onArrival = true // the first eleven find ten packets at most
+	if got, _ := marked(26<<2|wire.ECNECT0, 10*size, 10*size, false); got != strings.Repeat(".", 11)+strings.Repeat("x", 89) {
+		t.Errorf("on arrival with Kmin = Kmax = 10 packets: %s", got)
+	}
+	if got, _ := marked(26<<2|wire.ECNNotECT, 0, 0, false); strings.Contains(got, "x") {
+		t.Errorf("on arrival, not ECN capable: %s", got)
+	}
+	got, l = marked(26<<2|wire.ECNECT0, 20*size, 99*size, false)
+	low, high = strings.Count(got[20:60], "x"), strings.Count(got[60:], "x")
+	if strings.Contains(got[:21], "x") || low == 0 || high <= low || l.sw.Stats().Marked != uint64(high+low) {
+		t.Errorf("on arrival between Kmin and Kmax: %s, %d counted", got, l.sw.Stats().Marked)
 	}
 }
 

@@ -39,6 +39,10 @@ const (
 	Unlike   = 9_000_000
 )
 
+// markOnArrival is a key that is younger than most seeds that are on record. Its draws come from a stream of their own, so
+// that the other keys of a seed stay as they were.
+const markOnArrival = ".switches.ecn.on-arrival"
+
 // drawsMax bounds how many files are drawn for one that the checks take, which take fewer of those with many keys.
 const drawsMax = 60
 
@@ -201,6 +205,9 @@ func (d *labDraw) never(path string) bool {
 	}
 	if d.unlike && (path == ".switches.flow-control" || path == ".trace") {
 		return true // credits are for the event clock; and with a trace a simulation has the events of an instant as they came, not by node
+	}
+	if path == markOnArrival {
+		return !d.wide && !d.unlike // the labs of smaller seeds stay as they were
 	}
 	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw what they give
 }

@@ -144,14 +144,19 @@ func (d *labDraw) mapping(path string, t reflect.Type) *sketch {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		p := path + "." + f.Tag.Get("yaml")
-		required := f.Tag.Get("required") != "" || chosen == i || d.always(p)
-		switch {
-		case d.left(p), chosen >= 0 && chosen != i && isKind(f.Type), !required && !d.r.Chance(d.chance(p)):
-			continue
+		before := d.r
+		if p == markOnArrival {
+			d.r = d.r.Derive(p)
 		}
-		if k := d.field(p, f.Type, f.Tag.Get("enum")); k != nil {
-			k.key, k.required = f.Tag.Get("yaml"), required
-			s.kids = append(s.kids, k)
+		required := f.Tag.Get("required") != "" || chosen == i || d.always(p)
+		if !d.left(p) && (chosen < 0 || chosen == i || !isKind(f.Type)) && (required || d.r.Chance(d.chance(p))) {
+			if k := d.field(p, f.Type, f.Tag.Get("enum")); k != nil {
+				k.key, k.required = f.Tag.Get("yaml"), required
+				s.kids = append(s.kids, k)
+			}
+		}
+		if p == markOnArrival {
+			d.r = before
 		}
 	}
 	return s

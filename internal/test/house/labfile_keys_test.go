@@ -168,6 +168,7 @@ func switchKeys() map[string]keyDoc {
 		"switches.ecn.priorities": {values: "a list of 0 to 7", example: "enabled: true, priorities: [3, 5]"},
 		"switches.ecn.kmin":       {values: "0B to that of `kmax`", example: "enabled: true, kmin: 100kB"},
 		"switches.ecn.kmax":       {values: "that of `kmin` to 1TiB", example: "enabled: true, kmax: 3200kB"},
+		"switches.ecn.on-arrival": {example: "enabled: true, on-arrival: true"},
 		"switches.ecn.pmax":       {values: "0 to 1", example: "enabled: true, pmax: 0.01"},
 
 		"switches.watchdog.enabled": {example: "enabled: true"},
