@@ -99,7 +99,7 @@ func (b *Buffer) Free() error {
 	return err
 }
 
-// Kind returns what the buffer is made of.
+// Kind returns the kind of memory behind the buffer.
 func (b *Buffer) Kind() MemoryKind { return b.kind }
 
 // Len returns the buffer's size.

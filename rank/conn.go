@@ -21,7 +21,7 @@ type Conn struct {
 
 // Request is a posted work request: a send, a receive, a WRITE or a READ.
 //
-// A job has many of them: it keeps what is read of its completion, and not all of that.
+// A job has many requests, so a Request keeps only those fields of its completion that are read later.
 type Request struct {
 	to      target
 	len     uint32
@@ -32,7 +32,7 @@ type Request struct {
 	done    bool
 }
 
-// target is what a request is posted to.
+// target is the connection, group or queue pair to which a request is posted.
 type target interface {
 	// what names a request for error texts.
 	what(send bool) string
@@ -67,7 +67,7 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 
 // greet tells the peer the queue pair and the PSN that it sends from, and returns that.
 //
-// Connect is in three, and what greet and bringUp need is not on the stack while the rank waits: in a large job all ranks
+// Connect is in three, and what greet and bringUp are not on the stack while the rank waits: in a large job all ranks
 // wait at once.
 func (c *Conn) greet() wire.PSN {
 	r := c.r
@@ -78,7 +78,7 @@ func (c *Conn) greet() wire.PSN {
 	return psn
 }
 
-// answer waits for what the peer's greet tells.
+// answer waits for the peer's greeting and returns it.
 func (c *Conn) answer() []byte {
 	r := c.r
 	r.waiting = append(r.waiting, c.peer)
@@ -87,7 +87,8 @@ func (c *Conn) answer() []byte {
 	return answer
 }
 
-// connKey is the key under which a rank greets another, and awaited says what the other waits for.
+// connKey returns the key under which a rank greets another; awaited describes that wait in error
+// texts.
 func connKey(from, to int) string { return fmt.Sprintf("conn/%d/%d", from, to) }
 func awaited(from int) string     { return fmt.Sprintf("rank %d to connect", from) }
 
@@ -112,8 +113,8 @@ func (c *Conn) bringUp(psn wire.PSN, answer []byte) error {
 	return nil
 }
 
-// external connects to an external host's queue pair, and tells the operator of that host what
-// to connect it to.
+// external connects to an external host's queue pair, and asks the operator of that host to connect it
+// to this one.
 func (c *Conn) external(p *rankhost.Peer) error {
 	r := c.r
 	to := remote{ip: r.ip(c.peer), qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
@@ -151,7 +152,7 @@ func (r *Rank) createQP() (q *virtrnic.QP, err error) {
 	return q, err
 }
 
-// remote is what a queue pair is connected to.
+// remote describes the peer of a queue pair.
 type remote struct {
 	ip           uint32
 	qpn          wire.QPN
@@ -262,7 +263,7 @@ func (r *Rank) await(q *Request) error {
 	return nil
 }
 
-// named returns what a request's what does. A rank often waits for one connection many times, and says the same of it.
+// named returns q.what(), cached: a rank often waits repeatedly on one connection.
 func (r *Rank) named(q *Request) string {
 	if n := &r.job.waited; n.to != q.to || n.send != q.send {
 		n.to, n.send, n.text = q.to, q.send, q.what()

@@ -47,14 +47,14 @@ func (r inside) Finish(key string, f *rankhost.Finish) (lacks []rankhost.Lack) {
 	return lacks
 }
 
-// tellConnect tells the operator what to connect the device's queue pair to.
+// tellConnect gives the operator the queue pair and PSNs to connect the device to.
 func (r *Rank) tellConnect(key string, rank int, s rankhost.Step) {
 	p := r.c.Peers[rank]
 	s.Host, s.What, s.QPN, s.SendPSN, s.ReceivePSN = r.NameOf(rank), rankhost.StepConnect, uint32(p.QPN), uint32(p.SendPSN), uint32(p.ReceivePSN)
 	r.tell(key, s)
 }
 
-// TellMemory tells the operator which memory of this rank the device may write to, read and do
+// TellMemory gives the operator the memory of this rank that the device may write to, read and do
 // atomics on.
 func (r inside) TellMemory(rank int, b *Buffer) {
 	at := r.addr(r.ip(r.c.ID))

@@ -12,9 +12,8 @@ import (
 // Here are the operations for groups that leave multicast while it does not work and return to
 // it later (Cepheus §V-D). Package rank/collective/fallback decides when.
 
-// Break ends all outstanding requests of the rank's connections with an error, and all later
-// ones too. When it returns, nothing lands in buffers any more. Peers are not told; to them
-// the rank is silent.
+// Break ends all outstanding requests of the rank's connections with an error, and all later ones too.
+// When it returns, nothing lands in buffers any more. Peers get no notice; to them the rank is silent.
 func (r inside) Break() {
 	r.broken, r.survives = true, true // the caller expects failures, so they do not end the rank
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
@@ -93,7 +92,7 @@ func (c insideConn) Probe(b *Buffer) (*Request, error) {
 		&virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)})
 }
 
-// Acknowledged returns how many packets of the source all members have acknowledged. Only the
+// Acknowledged returns the number of the source's packets that all members have acknowledged. Only the
 // source may call it.
 func (g insideGroup) Acknowledged() (packets uint64) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { packets = g.qp.Acknowledged() })

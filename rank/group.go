@@ -68,7 +68,7 @@ func (g *Group) join(leader int) error {
 	return err
 }
 
-// upKey is the key under which the leader tells that the group is registered, or why not.
+// upKey returns the key under which the leader publishes that the group is registered, or the error.
 func (g *Group) upKey() string { return "group/" + g.name + "/up" }
 
 // follow makes this rank a member of a group that another one leads, once that has registered it.
@@ -80,14 +80,15 @@ func (g *Group) follow() error {
 	return nil
 }
 
-// enroll tells the leader the queue pair.
+// enroll sends the queue pair to the leader.
 func (g *Group) enroll() {
 	r := g.r
 	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
 	r.Put(fmt.Sprintf("group/%s/qp/%d", g.name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
 }
 
-// attach makes the rank's queue pair of the group, and what WRITEs need.
+// attach makes the rank's queue pair of the group and, if the group has WRITEs, the state that they
+// need.
 func (g *Group) attach(start wire.PSN) (err error) {
 	if g.write != nil {
 		if err := g.write.prepare(g); err != nil {
@@ -125,7 +126,7 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 	return wire.PSN(binary.BigEndian.Uint32(v[4:])), nil
 }
 
-// lead leases a McstID and tells the other ranks, under a key, that and the start PSN.
+// lead leases a McstID and publishes it with the start PSN under a key, for the other ranks.
 func (g *Group) lead(key string) (start wire.PSN, err error) {
 	r := g.r
 	if g.id, err = r.c.Board.LeaseGroup(); err != nil {

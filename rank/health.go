@@ -8,10 +8,10 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// health is what a rank and all its views (Sub) know about failures on their host. After a
-// failed request some message may never arrive, so whoever waits for it, directly or not, may
-// wait for ever, and this rank for them in turn. A failure therefore ends all waits of the
-// rank, whatever they wait for, and with them the rank's program and the job.
+// health records failures on a rank's host; the rank and all its views (Sub) share it. After a failed
+// request some message may never arrive, so a rank that waits for it, directly or not, may wait for
+// ever, and this rank for that rank. A failure therefore ends all waits of the rank, and with them the
+// rank's program and the job.
 type health struct {
 	job  *job
 	seen uint64 // count of the NIC's failed completions at the last look

@@ -14,9 +14,9 @@ var (
 	_ = [1]struct{}{}[ReduceWindow-wire.ReduceWindow]
 )
 
-// The exported methods of these types are what runtimes and our own algorithms call beside
-// what programs call. They are methods of types of their own so that programs do not see
-// them. Package rank/rankrun has their interfaces.
+// Runtimes and built-in algorithms call the exported methods of these types beside the public API. The
+// types are separate so that programs do not see the methods. Package rank/rankrun has their
+// interfaces.
 type (
 	inside       struct{ *Rank }
 	insideGroup  struct{ *Group }

@@ -24,7 +24,7 @@ func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint
 	})
 }
 
-// Abandon takes the rank out of the group at once and tells nobody, as when a process dies:
+// Abandon takes the rank out of the group at once without notice to its peers, as when a process dies:
 // its queue pair is destroyed, and outstanding requests never complete.
 func (g *Group) Abandon() {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { g.r.left(a, g.id) })

@@ -58,9 +58,9 @@ type Piece struct {
 // multicastVA is the address of the windows at every member.
 const multicastVA = 1 << 40
 
-// NewMulticast attaches the rank to a group (AG-2). All ranks must call it with the same name
-// and kind, and nobody may send before all have returned. depth, from 1 to QueueDepth, is how
-// many receives the group holds.
+// NewMulticast attaches the rank to a group (AG-2). All ranks must call it with the same name and kind,
+// and no rank may send before all have returned. depth is the number of receives that the group holds,
+// from 1 to QueueDepth.
 func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multicast, error) {
 	m := &Multicast{r: r, name: name, kind: kind, to: wire.QPNMulticast}
 	err := m.lease()
@@ -163,8 +163,8 @@ func (m *Multicast) qkey() uint32 {
 // IP returns the group's address.
 func (m *Multicast) IP() uint32 { return m.ip }
 
-// Open makes a buffer this rank's window for Writes. round, which must be the same at all
-// ranks, tells this window from those before; Writes for another round are dropped.
+// Open makes a buffer this rank's window for Writes. round, which must be the same at all ranks,
+// distinguishes this window from earlier ones; Writes for another round are dropped.
 func (m *Multicast) Open(b *Buffer, round uint8) (err error) {
 	// The lower half of the address belongs to this group alone, and so do the keys made of
 	// it.
@@ -225,18 +225,18 @@ func (m *Multicast) Clear() (err error) {
 	return err
 }
 
-// Arrivals returns what has come since the last call, as far as the rank has looked
-// (Rank.Look). It is good until the next one.
+// Arrivals returns the arrivals since the last call, as far as the rank has polled (Rank.Look). The
+// slice is valid until the next call of Arrivals.
 func (m *Multicast) Arrivals() []Arrival {
 	a := m.arrived
 	m.arrived = m.arrived[:0]
 	return a
 }
 
-// Arrived returns how many arrivals there are.
+// Arrived returns the number of arrivals that Arrivals would return.
 func (m *Multicast) Arrived() int { return len(m.arrived) }
 
-// take notes what has come.
+// take polls the completion queue and records each arrival.
 func (m *Multicast) take(nic *virtrnic.NIC) {
 	for {
 		w, ok := nic.PollCQ(m.cq)

@@ -21,7 +21,7 @@ type own struct {
 	groups map[uint32]bool // groups that this host's agent is registered for, by McstID
 }
 
-// job is what all views of a rank share.
+// job holds the state that all views of a rank share.
 type job struct {
 	views  []*Rank // in the order in which they were made; the first is the rank itself
 	mrs    map[*virtrnic.MR]bool
@@ -29,7 +29,7 @@ type job struct {
 	common map[string]any // what views share, by name (Common)
 	calls  boundCalls
 
-	waited struct { // what named has last said, and of what
+	waited struct { // the last text of named, with its target and direction
 		to   target
 		send bool
 		text string

@@ -109,7 +109,7 @@ func TestPartsOfParts(t *testing.T) {
 	}
 }
 
-// drawPart draws members of a job of so many ranks: at equal distances, or any.
+// drawPart draws members of a job of the given size: at equal distances, or any.
 func drawPart(s *prng.Stream, ranks int) (members []int) {
 	first, step := s.IntN(ranks), 1+s.IntN(3)
 	for m := first; m < ranks; m += step {

@@ -15,8 +15,8 @@ import (
 // Rank is one process of a distributed program.
 type Rank struct {
 	c rankhost.Config
-	// stride is how many places of c.Names and c.IPs a rank has: in a view of a column of a grid, which has the whole grid's
-	// tables from its first member on, the side of the grid.
+	// stride is the number of places that a rank has in c.Names and c.IPs. A view of a column of a grid has the whole grid's
+	// tables from the column's first member on, so its stride is the side of the grid.
 	stride int
 	cq     *virtrnic.CQ
 	pd     *virtrnic.PD
@@ -114,7 +114,7 @@ func (r *Rank) Sleep(d vtime.Duration) {
 	}
 }
 
-// Compute lets the lab time pass that so many floating-point operations take at the given rate
+// Compute advances lab time by the duration of that many floating-point operations at the given rate
 // per second.
 func (r *Rank) Compute(flops, flopsPerSecond float64) {
 	r.Sleep(vtime.Picoseconds(flops / flopsPerSecond * float64(vtime.Second)))
@@ -140,9 +140,9 @@ func (r *Rank) peer(rank int) *rankhost.Peer {
 	return nil
 }
 
-// Sync blocks until all ranks have called it. It works out of band: no packet is sent, and all go on
-// twice the lab's runtime.channel-delay (2 us) after the last has called it. What is timed should
-// synchronise over the fabric instead (collective.NewBarrier).
+// Sync blocks until all ranks have called it. It works out of band: no packet is sent, and all ranks
+// resume twice the lab's runtime.channel-delay (2 us) after the last call. Programs that measure time
+// should synchronise over the fabric instead (collective.NewBarrier).
 func (r *Rank) Sync() {
 	if !r.c.Board.Barrier(r.over) {
 		panic(failure{r.health.err})

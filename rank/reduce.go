@@ -28,7 +28,7 @@ var ErrReduction = errors.New("reduction is not answered")
 // without having received the sums.
 const ReduceWindow = 128
 
-// reduceRing is how many answers a busy rank can hold: those to a whole window, and as many
+// reduceRing is the number of answers that a busy rank can hold: those to a whole window, and as many
 // repeated ones.
 const reduceRing = 2 * ReduceWindow
 

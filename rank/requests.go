@@ -47,7 +47,7 @@ func (q *requests) take(number uint64) (r *Request) {
 	return r
 }
 
-// forget drops all requests. Numbers go on.
+// forget drops all requests. The numbering continues.
 func (q *requests) forget() { *q = requests{before: q.last, last: q.last} }
 
 func (q *requests) at(number uint64) **Request { return &q.ring[number&uint64(len(q.ring)-1)] }

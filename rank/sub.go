@@ -70,10 +70,9 @@ func (r *Rank) Until(why string, cond func() bool) {
 	}
 }
 
-// Look blocks until cond holds or the lab time until has come, and reports whether cond holds.
-// cond may read which requests of the rank are Done, the Arrivals of the given groups, and
-// what the rank's other workers change, which must call Notify afterwards. cond itself must
-// not block.
+// Look blocks until cond holds or the lab time until is reached, and reports whether cond holds. cond
+// may read which requests of the rank are Done, the Arrivals of the given groups, and state that the
+// rank's other workers change, which must call Notify afterwards. cond itself must not block.
 func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func() bool) bool {
 	for {
 		some := false
@@ -123,8 +122,7 @@ func (b *subBoard) Take(key, why string, over func() bool) ([]byte, bool) {
 	return b.Board.Take(b.prefix+key, why, over)
 }
 
-// Barrier implements rankhost.Board. The first member waits for all others and then tells them to go
-// on.
+// Barrier implements rankhost.Board. The first member waits for all others and then releases them.
 func (b *subBoard) Barrier(over func() bool) bool {
 	b.round++
 	const why = "the other ranks of a part to synchronise"

@@ -72,7 +72,7 @@ func (r *Rank) newUC(ip uint32, qpn wire.QPN) (q *virtrnic.QP, err error) {
 	return q, err
 }
 
-// ucDepth is how many messages a UC queue pair may have outstanding.
+// ucDepth is the number of messages that a UC queue pair may have outstanding.
 const ucDepth = 64
 
 // Send starts to send n bytes of the buffer from off as one message. The request completes
@@ -138,7 +138,7 @@ func (i *inlet) Close() (err error) {
 	return errors.Join(err, i.r.destroy(i.qp))
 }
 
-// Unwanted returns how many packets this host's NIC has dropped because no queue pair took
+// Unwanted returns the number of packets that this host's NIC has dropped because no queue pair took
 // them: duplicates, or copies to hosts that are not members.
 func (r inside) Unwanted() (n uint64) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {

@@ -19,8 +19,8 @@ const (
 	// MRPerRequest: the source announces every member's region before each WRITE, by a small
 	// WRITE of its own, which leaf switches read (Gleam §3.3, GLE-8).
 	MRPerRequest MRMode = "per-request"
-	// MRRegistered: MRP tells the leaf switches the regions when the group and each new window
-	// are made (CEP-25).
+	// MRRegistered: MRP gives the leaf switches the regions when the group and each new window are made
+	// (CEP-25).
 	MRRegistered MRMode = "registered"
 	// MRShared: address and key are the same at all members by agreement, and no switch
 	// rewrites them (Gleam appendix C, GLE-13).
@@ -207,7 +207,7 @@ func (g *Group) NewWindow(n int, kind MemoryKind) (*Window, error) {
 	return v, err
 }
 
-// update tells the leaf switches where the window is.
+// update gives the leaf switches the address of the window.
 func (g *Group) update(v *Window) (err error) {
 	var members []wire.MRPRegion
 	for i := range g.r.c.Size {
@@ -224,9 +224,9 @@ func (g *Group) update(v *Window) (err error) {
 	return g.await(mrp.Active, "new regions of group "+g.name)
 }
 
-// Write starts to write n bytes of the buffer from off to offset at of the window of all other
-// members. The request completes when all members have the data; the members are not told. In
-// mode per-request Write blocks while wire.MRVersionsMax WRITEs are outstanding.
+// Write starts to write n bytes of the buffer from off to offset at of the window of all other members.
+// The request completes when all members have the data; the members get no completion. In mode
+// per-request Write blocks while wire.MRVersionsMax WRITEs are outstanding.
 func (g *Group) Write(v *Window, at int, b *Buffer, off, n int) (*Request, error) {
 	return g.writeTo(v, at, virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n)})
 }

@@ -48,10 +48,10 @@ func TestAppendEvent(t *testing.T) {
 		if ev.Group != 0 {
 			want.Group = wire.AddrOf(ev.Group).String()
 		}
-		fields := fieldsOf(&ev)
-		for field, set := range map[uint]func(){
-			fieldPort: func() { want.Port = &ev.Port }, fieldPriorities: func() { want.Priority = &ev.Priority },
-			fieldPSN: func() { want.PSN = &psn }, fieldValue: func() { want.Value = &ev.Value },
+		fields := ev.Fields()
+		for field, set := range map[machine.EventFields]func(){
+			machine.FieldPort: func() { want.Port = &ev.Port }, machine.FieldPriority: func() { want.Priority = &ev.Priority },
+			machine.FieldPSN: func() { want.PSN = &psn }, machine.FieldValue: func() { want.Value = &ev.Value },
 		} {
 			if fields&field != 0 {
 				set()

@@ -26,7 +26,7 @@ func TestAcknowledged(t *testing.T) {
 			t.Errorf("%d packets are acknowledged, want 5", n)
 		}
 		p.nic[0].Note(p.net.Now, machine.Event{Kind: machine.EventFallback, Text: "why"})
-		if psn == 0 && !strings.Contains(p.net.Log.String(), "A: fallback qp=0 psn=0 why") {
+		if psn == 0 && !strings.Contains(p.net.Log.String(), "A: fallback value=0 why") {
 			t.Errorf("no note in\n%s", p.net.Log)
 		}
 	}

@@ -2,7 +2,6 @@ package virtrnic
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,11 +55,7 @@ type eventLog struct {
 }
 
 func (l eventLog) Trace(now vtime.Time, e machine.Event) {
-	more := ""
-	if e.Priority != 0 {
-		more = fmt.Sprintf("classes=%#x quanta=%d", e.Priority, e.Value)
-	}
-	l.net.Logf("%-12v   %s: %v qp=%d psn=%v %s%s", now, l.name, e.Kind, e.QP, e.PSN, e.Text, more)
+	l.net.Logf("%-12v   %s: %v", now, l.name, &e)
 }
 
 func newPair(t *testing.T, o pairOptions) *pair {

@@ -18,7 +18,7 @@ type eventLog struct{ l **lone }
 
 // Trace implements machine.Tracer.
 func (x eventLog) Trace(now vtime.Time, e machine.Event) {
-	(*x.l).net.Logf("%-12v   %v port=%d priority=%#x qp=%d psn=%v group=%#x value=%d %s", now, e.Kind, e.Port, e.Priority, e.QP, e.PSN, e.Group, e.Value, e.Text)
+	(*x.l).net.Logf("%-12v   %v", now, &e)
 }
 
 // counts writes every counter that is not zero.

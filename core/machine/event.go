@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"fmt"
+
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 )
@@ -61,6 +63,70 @@ type Event struct {
 	Port     int
 	Value    int64
 	Text     string
+}
+
+// EventFields is a set of fields of Event.
+type EventFields uint8
+
+// The fields that a kind sets beside QP, Group and Text, which are set if they are not zero.
+const (
+	FieldPort EventFields = 1 << iota
+	FieldPriority
+	FieldPSN
+	FieldValue
+)
+
+// Fields returns those of the four fields that the event has by its kind.
+func (e *Event) Fields() EventFields {
+	switch e.Kind {
+	case EventDrop:
+		if e.QP != 0 {
+			return FieldPort | FieldPSN
+		}
+		return FieldPort
+	case EventPauseSent, EventPauseReceived:
+		return FieldPort | FieldPriority | FieldValue
+	case EventPauseStorm, EventPauseStormOver:
+		return FieldPort | FieldPriority
+	case EventGroupAdded, EventGroupRegions:
+		return FieldPort | FieldValue
+	case EventFallback, EventReturn, EventProbe, EventMemberLost:
+		return FieldValue
+	case EventGroupActive:
+		return FieldPSN | FieldValue
+	case EventSourceSwitch, EventAckRepeated:
+		return FieldPort | FieldPSN
+	case EventNakSent, EventNakReceived, EventTimeout, EventRetransmit, EventNakAggregated:
+		return FieldPSN
+	}
+	return 0
+}
+
+// String returns the event as transcripts of tests have it: the name of its kind, and the fields that it has.
+func (e *Event) String() string {
+	fields, b := e.Fields(), []byte(e.Kind.String())
+	if fields&FieldPort != 0 {
+		b = fmt.Appendf(b, " port=%d", e.Port)
+	}
+	if fields&FieldPriority != 0 {
+		b = fmt.Appendf(b, " priorities=%#x", e.Priority)
+	}
+	if e.QP != 0 {
+		b = fmt.Appendf(b, " qp=%d", e.QP)
+	}
+	if fields&FieldPSN != 0 {
+		b = fmt.Appendf(b, " psn=%d", e.PSN)
+	}
+	if e.Group != 0 {
+		b = fmt.Appendf(b, " group=%v", wire.AddrOf(e.Group))
+	}
+	if fields&FieldValue != 0 {
+		b = fmt.Appendf(b, " value=%d", e.Value)
+	}
+	if e.Text != "" {
+		b = append(append(b, ' '), e.Text...)
+	}
+	return string(b)
 }
 
 // Tracer receives the events of one machine. It must not call methods of that machine.

@@ -1,7 +1,7 @@
-// Package outofband is the channel beside the fabric that the ranks of a job share, as a
-// value: published values, those who wait for one, and the barrier. It decides who goes on;
-// it blocks nobody, owns no goroutine and takes no lock. A runtime keeps one Board for each
-// job, tells it what ranks call, and resumes the calls that it returns:
+// Package outofband is the channel beside the fabric that the ranks of a job share, as a value:
+// published values, the calls that wait for one, and the barrier. It decides which calls resume; it
+// never blocks, owns no goroutine and takes no lock. A runtime keeps one Board for each job, passes it
+// the ranks' calls, and resumes the calls that it returns:
 //
 //	call            when it blocks                       what resumes it
 //	Get             the key has no value                 a Put of that key
@@ -31,14 +31,14 @@ type Board[C comparable] struct {
 	// Invariant: there are fewer of them than size, or none.
 	arrived []caller[C]
 
-	// size is how many arrivals the barrier waits for: one of each rank that is not lost.
+	// size is the number of arrivals that the barrier waits for: one of each rank that is not lost.
 	size int
 
 	// round counts the completed barriers.
 	round int
 
-	// spare tells for each rank whether the others survive its loss; it does not change. Ranks
-	// beyond its end are not spare.
+	// spare holds for each rank whether the others survive its loss; it does not change. Ranks beyond
+	// its end are not spare.
 	spare []bool
 
 	// lost are the ranks that were lost. Invariant: all of them are spare.
@@ -57,8 +57,8 @@ type caller[C comparable] struct {
 	call C
 }
 
-// New returns the board of a job of size ranks. spare tells for each rank whether it may be
-// lost while the job goes on; nil means that none may.
+// New returns the board of a job of size ranks. spare holds for each rank whether the job survives its
+// loss; nil means that no rank may be lost.
 func New[C comparable](size int, spare []bool) *Board[C] {
 	return &Board[C]{values: map[string][]byte{}, readers: map[string]*waiting[C]{}, size: size, spare: slices.Clone(spare)}
 }
@@ -90,7 +90,7 @@ func (b *Board[C]) Get(rank int, call C, key string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Take is Get for the only reader of a key, which goes on with the value: it is not kept.
+// Take is Get for the only reader of a key: the board deletes the value after it.
 func (b *Board[C]) Take(rank int, call C, key string) (value []byte, ok bool) {
 	if value, ok = b.Get(rank, call, key); ok {
 		delete(b.values, key)
@@ -128,14 +128,14 @@ func (b *Board[C]) Lose(rank int) (resume []C) {
 	return b.pass()
 }
 
-// Spare reports whether the job goes on without a rank.
+// Spare reports whether the job survives the loss of a rank.
 func (b *Board[C]) Spare(rank int) bool { return rank < len(b.spare) && b.spare[rank] }
 
-// Round returns how many barriers have completed. A call that has arrived may go on when this
-// number has changed.
+// Round returns the number of barriers that have completed. A call that has arrived may resume when
+// this number has changed.
 func (b *Board[C]) Round() int { return b.round }
 
-// Missing says how many ranks have arrived; it completes "waiting on ...".
+// Missing describes the barrier's progress, to complete "waiting on ...".
 func (b *Board[C]) Missing() string {
 	return fmt.Sprintf("the other ranks to synchronise (%d of %d are there)", len(b.arrived), b.size)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGet: a reader waits for its key and no other, goes on with the value, and who comes
-// later does not wait.
+// TestGet: a reader waits for its key and no other, resumes with the value, and a later reader does not
+// wait.
 func TestGet(t *testing.T) {
 	b := New[string](2, nil)
 	if _, ok := b.Get(0, "a", "k"); ok {
@@ -37,8 +37,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestBarrier: the last to arrive lets all go on, itself last, and the next barrier begins
-// empty.
+// TestBarrier: the last arrival releases all ranks, itself last, and the next barrier begins empty.
 func TestBarrier(t *testing.T) {
 	b := New[int](3, nil)
 	for round := range 3 {

@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Kind says what a Request asks for.
+// Kind is the type of a Request.
 type Kind uint8
 
 // The kinds of requests. A runtime sends their numbers between processes, so they do not change.
@@ -15,7 +15,7 @@ const (
 	Put          Kind = 1  // publish Value as Key; there is no reply
 	Get          Kind = 2  // the value of Key, as soon as it has one
 	Withdraw     Kind = 3  // end the wait of the call Of for Key; there is no reply
-	Arrive       Kind = 4  // come to the barrier; the reply comes when all ranks have
+	Arrive       Kind = 4  // arrive at the barrier; the reply is due when all ranks have arrived
 	Lease        Kind = 5  // a McstID that no group of the run has or had
 	Multicast    Kind = 6  // a plain multicast group of Hosts
 	EndMulticast Kind = 7  // the end of the plain multicast group Group
@@ -56,14 +56,14 @@ type Server struct {
 	// group first.
 	groups [][]wire.MulticastEntry
 
-	// branches is what the last SetBranches has set.
+	// branches are the entries of the last SetBranches.
 	branches []wire.MulticastEntry
 
 	// taken are the keys for which the call of a Take waits.
 	taken map[string]bool
 }
 
-// Lab is what a Server needs to know of the lab.
+// Lab gives a Server access to the lab.
 type Lab struct {
 	// Lease returns the lower 16 bits of a group's address that the run has not used.
 	Lease func() (uint32, error)

@@ -63,9 +63,9 @@ const (
 	DoneKey   = "done/"
 )
 
-// Finish is what ranks wait for at the end of a message.
+// Finish lists the acknowledgements that ranks wait for at the end of a message.
 type Finish struct {
-	// PSNs are the last PSN of the message by host: what a receiver has to acknowledge, and what a source has to be
+	// PSNs are the last PSN of the message by host: a receiver has to acknowledge it, and a source has to get it
 	// acknowledged.
 	PSNs map[string]uint32 `json:"psns"`
 	// Last says that queue pairs and group are about to go: a source may not ask again afterwards.

@@ -27,10 +27,10 @@ func Deadlock(blocked []string) error {
 	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
 }
 
-// ErrEnd is wrapped by the error of a run that has come to the end of lab time (vtime.End).
+// ErrEnd is wrapped by the error of a run that has reached the end of lab time (vtime.End).
 var ErrEnd = errors.New("lab time has ended")
 
-// Ended returns the error of a run that has come to the end of lab time. Each entry of blocked reads NAME on
+// Ended returns the error of a run that has reached the end of lab time. Each entry of blocked reads NAME on
 // WHAT, in any order.
 func Ended(blocked []string) error {
 	count := map[string]int{}
@@ -41,7 +41,7 @@ func Ended(blocked []string) error {
 	return fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, Commonest(count))
 }
 
-// Commonest returns what is counted most often, of several the first in the alphabet.
+// Commonest returns the key with the highest count, the first in the alphabet if several have it.
 func Commonest(count map[string]int) (most string) {
 	for what, n := range count { // in any order, with one outcome
 		if n > count[most] || n == count[most] && what < most {
@@ -55,8 +55,8 @@ func Commonest(count map[string]int) (most string) {
 // answer. It looks at the text because nodes send errors as text.
 func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
 
-// Lag returns by how many packets behind is behind ahead. Both are PSNs that members of
-// a group expect next.
+// Lag returns the number of packets by which behind trails ahead. Both are PSNs that members of a group
+// expect next.
 func Lag(ahead, behind uint32) int { return wire.PSN(ahead).Sub(wire.PSN(behind)) }
 
 // ErrSubnet is returned by runtimes that cannot fill multicast tables.

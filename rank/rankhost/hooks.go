@@ -1,8 +1,8 @@
 package rankhost
 
-// Hooks lead from package rank/rankrun to what package rank does not export. Package rank
-// sets them before main begins, and nothing changes them later. They are of type any where
-// the type belongs to package rank, which imports this package; rankrun restores the types.
+// Hooks give package rank/rankrun access to unexported parts of package rank. Package rank sets them
+// before main begins, and nothing changes them later. They are of type any where the type belongs to
+// package rank, which imports this package; rankrun restores the types.
 var Hooks struct {
 	// Start makes a rank; the value is a *rank.Rank.
 	Start func(c Config) (any, error)

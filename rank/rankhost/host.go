@@ -1,7 +1,7 @@
-// Package rankhost is what lies beneath package rank: the host and the out-of-band channel
-// that a runtime provides for a rank, the settings of its queue pairs, and what ranks write
-// for the runtime to read. Programs of users see none of it. Package rank/rankrun, above
-// package rank, makes ranks from it.
+// Package rankhost is the layer beneath package rank: the host and the out-of-band channel that a
+// runtime provides for a rank, the settings of its queue pairs, and the records that ranks write for
+// the runtime. User programs do not see it. Package rank/rankrun, above package rank, makes ranks from
+// it.
 package rankhost
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// Config is what a runtime makes a rank from.
+// Config has the parameters from which a runtime makes a rank.
 type Config struct {
 	ID       int
 	Size     int
@@ -51,7 +51,7 @@ type Params struct {
 	RTT vtime.Duration
 	// LowClass is a traffic class whose packets wait for those of TrafficClass.
 	LowClass uint8
-	// FirstPSN, if set, is where every connection starts, in place of a random PSN.
+	// FirstPSN, if set, is the initial PSN of every connection, in place of a random one.
 	FirstPSN *wire.PSN
 }
 
@@ -72,9 +72,9 @@ type Host interface {
 	Spawn(name string, f func())
 }
 
-// Board is the out-of-band channel between the ranks of a job, like the key-value service of
-// an MPI launcher. A message takes runtime.channel-delay of lab time, but for dilated labs, where it takes
-// what it takes.
+// Board is the out-of-band channel between the ranks of a job, like the key-value service of an MPI
+// launcher. A message takes runtime.channel-delay of lab time, except in dilated labs, where it takes real
+// time.
 type Board interface {
 	// Put publishes a value. A key is written once. The only reader of a key may write it too,
 	// to end its own wait.

@@ -13,7 +13,8 @@ const (
 	RecordRun    RecordKind = "run"    // the whole program, from start to end
 )
 
-// Record is what Printf, Verify and Measured of a rank emit, as JSON. Times are lab time in picoseconds.
+// Record is one line of JSON that Printf, Verify or Measured of a rank emits. Times are lab time in
+// picoseconds.
 type Record struct {
 	Kind RecordKind `json:"kind"`
 	Text string     `json:"text,omitempty"`

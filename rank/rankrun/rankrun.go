@@ -1,6 +1,6 @@
-// Package rankrun is what runtimes and our own algorithms need of package rank and programs of
-// users do not: starting and running ranks, and further calls on ranks, groups, connections
-// and buffers.
+// Package rankrun has the calls of package rank for runtimes and built-in algorithms, which user
+// programs do not need: it starts and runs ranks, and adds calls on ranks, groups, connections and
+// buffers.
 package rankrun
 
 import (
@@ -58,9 +58,9 @@ type Rank interface {
 	// NoteLost records in the run's events that a rank has been given up.
 	NoteLost(rank int, why string)
 
-	// Break ends all outstanding requests of the rank's connections with an error, and all
-	// later ones too. When it returns, nothing lands in buffers any more. Peers are not told;
-	// to them the rank is silent.
+	// Break ends all outstanding requests of the rank's connections with an error, and all later ones
+	// too. When it returns, nothing lands in buffers any more. Peers get no notice; to them the rank is
+	// silent.
 	Break()
 	// Abandon is Close for a program that stopped early or with an error. It may be called
 	// from any task of the host once the rank's own tasks have stopped.
@@ -75,8 +75,8 @@ type Rank interface {
 	// Tell publishes a step for the operator of an external host. Each step of a job needs a
 	// key of its own.
 	Tell(key string, s rankhost.Step)
-	// TellMemory tells the operator which memory of this rank the device may write to, read
-	// and do atomics on.
+	// TellMemory gives the operator the memory of this rank that the device may write to, read and do
+	// atomics on.
 	TellMemory(rank int, b *rank.Buffer)
 	// AwaitExternal blocks until the external host is ready to receive from the address that
 	// it is connected to. If it never gets ready, the run ends.
@@ -92,14 +92,14 @@ type Rank interface {
 	// SetBranches fills the switches' multicast tables with these entries, which replace all
 	// entries of the previous call. It returns rankhost.ErrSubnet where the runtime cannot.
 	SetBranches(entries []wire.MulticastEntry) error
-	// Unwanted returns how many packets this host's NIC has dropped because no queue pair
+	// Unwanted returns the number of packets that this host's NIC has dropped because no queue pair
 	// took them: duplicates, or copies to hosts that are not members.
 	Unwanted() uint64
 }
 
 // Group is the further calls on a group.
 type Group interface {
-	// Acknowledged returns how many packets of the source all members have acknowledged. Only
+	// Acknowledged returns the number of the source's packets that all members have acknowledged. Only
 	// the source may call it.
 	Acknowledged() (packets uint64)
 	// Expects returns the PSN that this member expects next.
