@@ -438,6 +438,9 @@ func (d *labDraw) bytes(path string) string {
 			return fmt.Sprintf("%dB", 1+d.r.IntN(4*d.size))
 		}
 		n := d.pick(0, 1, 2, 3, 4, 8, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097, 4*d.r.IntN(d.size), 4*d.r.IntN(d.size), d.r.IntN(d.size))
+		if strings.HasSuffix(path, ".chunk") && d.size > 4096 && n < 64 {
+			n *= 64 // messages of 256 KiB in packets of 2 bytes end, but take millions of packet-hops
+		}
 		return fmt.Sprintf("%dB", n)
 	}
 	if d.r.Chance(0.2) {
