@@ -21,7 +21,7 @@ import (
 
 func (p *program) faultCommand() *cli.Command {
 	return &cli.Command{
-		Name: "fault", Usage: "make things go wrong in a lab that is up", OnUsageError: onUsage,
+		Name: "fault", Usage: "add, list and reset faults in a running lab", OnUsageError: onUsage,
 		Subcommands: []*cli.Command{p.faultAdd(), p.faultLs(), p.faultReset()},
 		Action: func(c *cli.Context) error {
 			return usageError{fmt.Errorf("fault needs add, ls or reset, not %q", c.Args().First())}
@@ -80,10 +80,10 @@ func (p *program) faultAdd() *cli.Command {
 			&cli.StringFlag{Name: "delay", Usage: "how much later a frame comes", EnvVars: envOf(name, "delay")},
 			&cli.IntFlag{Name: "priority", Value: 3, Usage: "class that is paused", EnvVars: envOf(name, "priority")},
 			&cli.GenericFlag{Name: "set", Value: &settings{}, Usage: "any other key of the kind: nth=[3], frames={kind: ack, from: h7}", EnvVars: envOf(name, "set")},
-			&cli.StringFlag{Name: "at", Usage: "begin so much later", EnvVars: envOf(name, "at")},
+			&cli.StringFlag{Name: "at", Usage: "delay before the fault starts", EnvVars: envOf(name, "at")},
 			&cli.StringFlag{Name: "for", Usage: "for how long; without it until fault reset", EnvVars: envOf(name, "for")},
 			&cli.StringFlag{Name: "every", Usage: "come again so long after it last began", EnvVars: envOf(name, "every")},
-			&cli.Float64Flag{Name: "probability", Value: 1, Usage: "that it comes, each time", EnvVars: envOf(name, "probability")},
+			&cli.Float64Flag{Name: "probability", Value: 1, Usage: "probability that the fault occurs, drawn for each occurrence", EnvVars: envOf(name, "probability")},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only print the links or nodes it would hit", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: p.faultAddAction,

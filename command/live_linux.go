@@ -148,8 +148,8 @@ func (p *program) deployCommand() *cli.Command {
 		Flags: []cli.Flag{
 			runtimeFlag(name, "docker"), attachFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
-			&cli.BoolFlag{Name: "management", Usage: "link the hosts beside the fabric, too, for what programs say by TCP", EnvVars: envOf(name, "management")},
-			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would be done, and do nothing", EnvVars: envOf(name, "dry-run")},
+			&cli.BoolFlag{Name: "management", Usage: "add a management network for the TCP traffic of programs", EnvVars: envOf(name, "management")},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print the plan and exit", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: func(c *cli.Context) error {
 			l, _, err := p.labToRun(c)

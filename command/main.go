@@ -36,7 +36,7 @@ const (
 
 const exitHelp = `EXIT CODES:
    0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
-   3 wrong lab file   4 error while running   5 the clock did no justice to the lab
+   3 wrong lab file   4 error while running   5 host too slow: timings are not valid
    6 a run differs from its simulation (run --check-digest)
    130 interrupted, by Ctrl-C   128+N ended by signal N: 129 hangup, 131 quit, 143 terminate,
    141 nobody reads the output any more. Whatever was begun is taken back first; another

@@ -34,7 +34,7 @@ func (p *program) runCommand() *cli.Command {
 			},
 			attachFlag(name),
 			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},
-			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "of a running lab: so many times what dilation auto chooses", EnvVars: envOf(name, "slower")},
+			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "multiply the automatic dilation by this factor (running labs)", EnvVars: envOf(name, "slower")},
 			&cli.Uint64Flag{Name: "seed", Usage: "seed of every random draw", DefaultText: "the lab's", EnvVars: envOf(name, "seed")},
 			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
 			&cli.StringSliceFlag{
@@ -55,11 +55,11 @@ func (p *program) runCommand() *cli.Command {
 			},
 			&cli.StringFlag{
 				Name: "acts", EnvVars: envOf(name, "acts"), TakesFile: true,
-				Usage: "do what was done by hand in another run of the lab, at the same instants: its acts.jsonl",
+				Usage: "replay the manual faults of another run, at the same instants: its acts.jsonl",
 			},
 			jobsFlag(name),
 			workersFlag(name),
-			&cli.BoolFlag{Name: "no-skip", Usage: "simulate each packet, also where a long message repeats itself: the run is the same", EnvVars: envOf(name, "no-skip")},
+			&cli.BoolFlag{Name: "no-skip", Usage: "simulate every packet of long messages; the results are identical, only slower", EnvVars: envOf(name, "no-skip")},
 			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
 			&cli.BoolFlag{
 				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),

@@ -18,7 +18,7 @@ type Fault struct {
 	At          Duration    `yaml:"at" json:"at,omitzero" doc:"when, in lab time from the start of the row, or of the run" default:"0"`
 	For         *Duration   `yaml:"for" json:"for,omitzero" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
 	Every       *Duration   `yaml:"every" json:"every,omitzero" doc:"it comes again so long after it last began"`
-	Probability Probability `yaml:"probability" json:"probability,omitzero" doc:"that it comes, each time, above 0 to 1, or 100%" default:"1"`
+	Probability Probability `yaml:"probability" json:"probability,omitzero" doc:"probability that the fault occurs, drawn for each occurrence: above 0 to 1, or 100%" default:"1"`
 
 	Loss         *LinkFault  `yaml:"loss" json:"loss,omitzero" doc:"links lose frames"`
 	Corrupt      *LinkFault  `yaml:"corrupt" json:"corrupt,omitzero" doc:"links flip a bit of RoCE packets"`

@@ -25,7 +25,7 @@ type Lab struct {
 	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
 	Times       string     `yaml:"times" json:"times,omitzero" doc:"which times a run writes beside their statistics: ranks, those of each rank in each iteration, into times.csv of its folder, of workloads that are one collective" enum:"ranks"`
 	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
-	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"what goes wrong, and when"`
+	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"faults to inject, and when"`
 	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 	// Sweep is nil if the lab runs once. ReadPoints returns its points.
 	Sweep *Sweep `yaml:"sweep" json:"sweep,omitzero" doc:"keys that the lab is run with several values of, all combinations, with repeats; run makes a table, a CSV and a plot of it, in simulation"`
@@ -114,7 +114,7 @@ type Switches struct {
 	FlowControl   string      `yaml:"flow-control" json:"flowControl,omitzero" doc:"with queues: input, of priorities with PFC: pfc; or credits, an input holds one packet, and the neighbour sends the next when it has left, on the event clock alone" default:"pfc" enum:"pfc,credits"`
 	PFC           PFC         `yaml:"pfc" json:"pfc,omitzero" doc:"priority-based flow control: true, false, or its settings"`
 	ECN           ECN         `yaml:"ecn" json:"ecn,omitzero" doc:"marking of packets that wait in long queues: true, false, or its settings"`
-	Watchdog      Watchdog    `yaml:"watchdog" json:"watchdog,omitzero" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
+	Watchdog      Watchdog    `yaml:"watchdog" json:"watchdog,omitzero" doc:"PFC watchdog, which recovers a port stuck in pause: true, false, or its settings"`
 	Scheduling    []int       `yaml:"scheduling" json:"scheduling,omitzero" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
 	Classes       []ClassRule `yaml:"classes" json:"classes,omitzero" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
 	Reconverge    Duration    `yaml:"reconverge" json:"reconverge,omitzero" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
@@ -178,7 +178,7 @@ type HostCost struct {
 
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
-	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
+	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest at which this machine keeps accurate time" default:"auto"`
 	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
 	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
 	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`

@@ -2,7 +2,7 @@ package virtrnic
 
 import "github.com/mcastlab/mcastlab/core/wire"
 
-// WCStatus is how a work request ended (ibv_wc_status).
+// WCStatus is the completion status of a work request (ibv_wc_status).
 type WCStatus uint8
 
 // Completion statuses in use; the numbers are libibverbs'.

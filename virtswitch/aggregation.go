@@ -20,8 +20,8 @@ type aggregation struct {
 	// packet reads all of it.
 	ackPSN []wire.PSN
 
-	// report is what each path has said last, besides ackPSN. Invariant: it has the length of
-	// ackPSN.
+	// report has each path's latest feedback, except its AckPSN. Invariant: it has the length
+	// of ackPSN.
 	report []pathReport
 
 	// ackOut is the path that data comes from and feedback leaves by. Its own entries of
@@ -68,7 +68,7 @@ type aggregation struct {
 	selective bool
 }
 
-// pathReport is what a path has said last, besides its AckPSN.
+// pathReport keeps a path's latest feedback, except its AckPSN, which is in ackPSN.
 type pathReport struct {
 	// msn is the message sequence number of the acknowledgement that set ackPSN. The
 	// source gets that of minPath (CEP-32).

@@ -91,7 +91,7 @@ func (s *Stats) Dropped() (n uint64) {
 	return n
 }
 
-// Holding is what a switch holds. All fields are 0 in a new switch.
+// Holding counts the resources that a switch holds. All fields are 0 in a new switch.
 type Holding struct {
 	Groups     int // groups that are not deleted
 	Buried     int // deleted groups that are remembered

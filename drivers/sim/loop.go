@@ -68,7 +68,8 @@ func (n *Net) step() bool {
 	return true
 }
 
-// rarer handles an event of any other class than most. before is when the event before it took place.
+// rarer handles every class of event except arrivals, kept out of step so that its common path is short. before is the
+// time of the previous event.
 func (n *Net) rarer(class, id int, before vtime.Time) {
 	switch class {
 	case classLate:

@@ -160,7 +160,7 @@ func read(r io.Reader, v any) error {
 }
 
 // ErrHungUp says that a connection ended before the answer came. A daemon that the Swarm starts again does that.
-var ErrHungUp = errors.New("it has hung up before it answered")
+var ErrHungUp = errors.New("connection closed before the reply")
 
 // Ask makes a request at the beginning of a connection.
 func Ask(c net.Conn, q Request) (a Answer, err error) {

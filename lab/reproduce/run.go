@@ -79,8 +79,8 @@ func Quick() ([]string, error) {
 	return names, err
 }
 
-// usual is what a lab takes that is not slow, in seconds.
-const usual = 2
+// defaultCost is the assumed duration of a lab without a measured one, in seconds.
+const defaultCost = 2
 
 // job is a lab with what is asked of it.
 type job struct {
@@ -104,7 +104,7 @@ func jobs(chosen []*Result, full bool) ([]job, error) {
 			continue
 		}
 		slices.Sort(exprs)
-		all = append(all, job{name, slices.Compact(exprs), max(takes, usual)})
+		all = append(all, job{name, slices.Compact(exprs), max(takes, defaultCost)})
 	}
 	slices.SortFunc(all, func(a, b job) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(a.name, b.name)) })
 	return all, nil

@@ -28,7 +28,7 @@ type actsEnd struct {
 func ReadActs(file string, l *lab.Lab) (all []faults.Act, whole bool, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, false, fmt.Errorf("read what was done by hand: %w", err)
+		return nil, false, fmt.Errorf("read manual faults: %w", err)
 	}
 	g, err := labspec.Graph(l)
 	if err != nil {

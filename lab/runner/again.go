@@ -11,8 +11,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// ErrLeftOut is wrapped by the error of a run with Options.Check that is another one when what repeats is left out.
-var ErrLeftOut = errors.New("a run that leaves out what repeats is not the run with it")
+// ErrLeftOut is wrapped by the error of a run with Options.Check whose fast-forwarded repetition gives other results.
+var ErrLeftOut = errors.New("the fast-forwarded run differs from the packet-by-packet run")
 
 // again simulates a lab that has been simulated packet by packet, with every invariant checked, as it is without that: it leaves out what
 // repeats. Both have to be one run. Nothing is left of the second.

@@ -19,8 +19,8 @@ type Step struct {
 	Hops uint64 // frames that crossed a link
 }
 
-// Rehearsal is what a lab does on the event clock: how long each row takes and how many frames
-// cross a link. A lab in real time has to keep up with that.
+// Rehearsal holds the result of simulating a lab before it runs in real time: the duration of each row and the number of
+// frames that cross a link, with which the running lab must keep up.
 type Rehearsal struct {
 	Rows  []apps.Row
 	Steps []Step

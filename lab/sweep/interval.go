@@ -2,10 +2,10 @@ package sweep
 
 import "math"
 
-// confidence is how often intervals drawn like ours hold the mean of all seeds.
+// confidence is the level of the confidence intervals: the share of them that contain the mean over all seeds.
 const confidence = 0.95
 
-// spread is what values come to.
+// spread summarises a set of values.
 type spread struct {
 	Mean, Min, Max float64
 	Deviation      float64 // of a single value, with n - 1; NaN for one value

@@ -60,4 +60,4 @@ func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryEx
 func Lag(ahead, behind uint32) int { return wire.PSN(ahead).Sub(wire.PSN(behind)) }
 
 // ErrSubnet is returned by runtimes that cannot fill multicast tables.
-var ErrSubnet = errors.New("nobody fills the switches' multicast tables in this runtime: use sim")
+var ErrSubnet = errors.New("static multicast tables exist only in simulations: use --runtime sim")
