@@ -99,7 +99,7 @@ papers:                   ## every lab of examples/papers meets what it expects:
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
 
-bugs:                     ## each bug of docs/bug-bank.md: its test fails under it (a quarter of an hour; some want root)
+bugs:                     ## each bug of docs/ledgers/bug-bank.md: its test fails under it (a quarter of an hour; some want root)
 	MCASTLAB_BUGS=all go test ./internal/test/bugbank -run TestBankBites -v -timeout 0
 
 release:                  ## archives and Debian packages of the commit that is checked out, in dist/ (docs/versions.md)
@@ -130,10 +130,10 @@ cost-page:                ## measure what rounds over machines take, as root wit
 bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
 	@go test -pgo=$(PROFILE) ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt
 
-soak:                     ## the long sweeps; appends to docs/soak.md
+soak:                     ## the long sweeps; appends to docs/ledgers/soak.md
 	sh soak.sh
 
-soak-once:                ## the seed sweep, each seed once, until 10^9 packets; appends to docs/soak.md
+soak-once:                ## the seed sweep, each seed once, until 10^9 packets; appends to docs/ledgers/soak.md
 	sh soak.sh once
 
 MUTANTS_SEED ?= 1

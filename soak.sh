@@ -1,5 +1,5 @@
 #!/bin/sh
-# The long sweeps. What they find is appended to docs/soak.md, a section for each version.
+# The long sweeps. What they find is appended to docs/ledgers/soak.md, a section for each version.
 #
 #   sh soak.sh            every seed of the sweep twice, the lossless sweep, the large labs: an hour or less on two cores
 #   sh soak.sh once       every seed once, until PACKETS packets (10^9) are covered: about 45 minutes of one core
@@ -106,8 +106,8 @@ rows() {
 
 # ledger appends the section of the version; what an earlier part of the same soak has said is taken out.
 ledger() {
-  awk -v version="$version," '/^## /{ out = $2 == "Version" && $3 == version } !out { while (blank > 0) { print ""; blank-- } if ($0 == "") blank++; else print }' docs/soak.md > "$dir/soak.md"
-  mv "$dir/soak.md" docs/soak.md
+  awk -v version="$version," '/^## /{ out = $2 == "Version" && $3 == version } !out { while (blank > 0) { print ""; blank-- } if ($0 == "") blank++; else print }' docs/ledgers/soak.md > "$dir/soak.md"
+  mv "$dir/soak.md" docs/ledgers/soak.md
   {
     echo
     echo "## Version $version, $(go env GOVERSION), $(date -u +%Y-%m-%d)"
@@ -120,7 +120,7 @@ ledger() {
     if [ -e "$dir/lossless.log" ]; then sed -n 's/.*seeds \([0-9.]*\): \(.*\)/| lossless classes, seeds \1: \2 | | | |/p' "$dir/lossless.log"; fi
     if [ -e "$dir/workers.md" ]; then cat "$dir/workers.md" "$dir"/workers-*.log; fi
     if [ -e "$dir/labs.md" ]; then cat "$dir/labs.md"; fi
-  } >> docs/soak.md
+  } >> docs/ledgers/soak.md
 }
 
 case $what in

@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// The fault scenarios of docs/rules/faults.md as far as they concern the NIC alone;
+// The fault scenarios of docs/ledgers/rules/faults.md as far as they concern the NIC alone;
 // the tests of package virtswitch have them in a fabric.
 
 // pauseFor makes side i keep its peer's class 3 paused from one instant to another, with

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// The fault scenarios of docs/rules/faults.md. Every scene runs with
+// The fault scenarios of docs/ledgers/rules/faults.md. Every scene runs with
 // all invariants checked after every event, and every byte is compared.
 
 // naksAt returns the PSNs of the NAKs that made a host go back, in order.

@@ -54,7 +54,7 @@ func (c *Count) Sentence() string {
 // preface explains the page, in both of its forms.
 const preface = "Each result of the four papers, what the paper says of it, and what this tree measures. " +
 	"A line's band was written before the run that is held to it. The lab beside it can be run alone (mcastlab run examples/papers/LAB.mcl.yml) " +
-	"and the result, too (mcastlab reproduce --full ID); what each lab is made of is at the end. F-1 to F-24 are the closed forms of docs/rules/formulas.md. " +
+	"and the result, too (mcastlab reproduce --full ID); what each lab is made of is at the end. F-1 to F-24 are the closed forms of docs/ledgers/rules/formulas.md. " +
 	"PRED: no parameter was chosen so that the line holds. CAL: one was, so the line reproduces nothing; the parameters say which. " +
 	"A figure of a paper that contradicts those it rests on is printed beside the closed form, with the reason, and does not count. " +
 	"ARITH: computed from the tree's own code, without a run. " +

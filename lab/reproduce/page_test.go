@@ -19,10 +19,10 @@ import (
 )
 
 // committed is where the page's figures are, and what the labs had shown when it was made.
-const committed = "../../docs/reproduction"
+const committed = "../../docs/ledgers/reproduction"
 
-// committedPage is where docs/reproduction.md is. The times are those of the run that it was made by.
-var committedPage = Place{"reproduction/figures", "../examples/papers", "This page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores " +
+// committedPage is where docs/ledgers/reproduction.md is. The times are those of the run that it was made by.
+var committedPage = Place{"reproduction/figures", "../../examples/papers", "This page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores " +
 	"(2,302 s of processor time), and a test holds it to what `--quick` measures."}
 
 // stored reads what the labs had shown when the page was made.
@@ -47,9 +47,9 @@ func stored(t *testing.T) Labs {
 	return all
 }
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reproduction.md and its figures")
+var rewrite = flag.Bool("rewrite", false, "write docs/ledgers/reproduction.md and its figures")
 
-// TestPage: docs/reproduction.md and its figures are made from what was measured. No line is out of band without
+// TestPage: docs/ledgers/reproduction.md and its figures are made from what was measured. No line is out of band without
 // a reason, and no reason is there without such a line.
 func TestPage(t *testing.T) {
 	measured := stored(t)
@@ -75,7 +75,7 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	hold(t, "../../docs/reproduction.md", Markdown(outcomes, committedPage))
+	hold(t, "../../docs/ledgers/reproduction.md", Markdown(outcomes, committedPage))
 	for i := range outcomes {
 		for k := range outcomes[i].Figures {
 			f := &outcomes[i].Figures[k]
@@ -95,7 +95,7 @@ func hold(t *testing.T, name, want string) {
 		return
 	}
 	if got, err := os.ReadFile(name); err != nil || string(got) != want {
-		t.Errorf("%s is not what was measured (%v): mcastlab reproduce --full -o docs/reproduction, then go test ./lab/reproduce -run Page -rewrite", name, err)
+		t.Errorf("%s is not what was measured (%v): mcastlab reproduce --full -o docs/ledgers/reproduction, then go test ./lab/reproduce -run Page -rewrite", name, err)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// forms are the closed forms of the broadcast algorithms (docs/rules/formulas.md, with
+// forms are the closed forms of the broadcast algorithms (docs/ledgers/rules/formulas.md, with
 // start-up terms): host cost 0, store-and-forward, one rate everywhere.
 type forms struct {
 	g       *topo.Graph

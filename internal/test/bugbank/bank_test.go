@@ -1,6 +1,6 @@
 // Package bugbank keeps the bugs of others: each pitfall that systems like ours are known to
 // have fallen into is a patch of our source, and a test of the suite is to fail under it.
-// docs/bug-bank.md is the list.
+// docs/ledgers/bug-bank.md is the list.
 package bugbank
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	only    = flag.String("only", "", "bugs to put in, by commas: numbers as docs/bug-bank.md has them, as in 43 or 41c")
-	rewrite = flag.Bool("rewrite", false, "write docs/bug-bank.md")
+	only    = flag.String("only", "", "bugs to put in, by commas: numbers as docs/ledgers/bug-bank.md has them, as in 43 or 41c")
+	rewrite = flag.Bool("rewrite", false, "write docs/ledgers/bug-bank.md")
 )
 
 const root = "../../.."
@@ -226,7 +226,7 @@ Every run of the tests checks that each patch still finds its place and that its
 
 `
 
-// TestBankPage makes docs/bug-bank.md.
+// TestBankPage makes docs/ledgers/bug-bank.md.
 func TestBankPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -267,7 +267,7 @@ func TestBankPage(t *testing.T) {
 			}
 		}
 	}
-	const name = root + "/docs/bug-bank.md"
+	const name = root + "/docs/ledgers/bug-bank.md"
 	if *rewrite {
 		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// rule is an entry of docs/rules.
+// rule is an entry of docs/ledgers/rules.
 type rule struct {
 	page   string
 	text   string
@@ -42,12 +42,12 @@ var (
 // notRules are prefixes of what looks like a rule and is none.
 var notRules = []string{"CRC", "CVE", "III", "MTU", "NB", "SHA", "UTF"}
 
-// readRules reads docs/rules.
+// readRules reads docs/ledgers/rules.
 func readRules(t *testing.T) map[string]rule {
 	t.Helper()
-	pages, err := filepath.Glob("docs/rules/*.md")
+	pages, err := filepath.Glob("docs/ledgers/rules/*.md")
 	if err != nil || len(pages) == 0 {
-		t.Fatalf("docs/rules has no pages (%v)", err)
+		t.Fatalf("docs/ledgers/rules has no pages (%v)", err)
 	}
 	rules := map[string]rule{}
 	for _, name := range pages {
@@ -58,7 +58,7 @@ func readRules(t *testing.T) map[string]rule {
 		for _, m := range rulePath.FindAllStringSubmatch(string(text), -1) {
 			path := m[1]
 			if path == "" {
-				path = filepath.Join("docs/rules", m[2])
+				path = filepath.Join("docs/ledgers/rules", m[2])
 			}
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s refers to %s, which there is not", name, path)
@@ -108,7 +108,7 @@ func cited(text string) (ids []string) {
 	return ids
 }
 
-// TestRules: every rule that code, tests, examples and pages cite is defined in docs/rules,
+// TestRules: every rule that code, tests, examples and pages cite is defined in docs/ledgers/rules,
 // with its source; every rule there is cited, or says that it is not built; and every page
 // that is referred to exists.
 func TestRules(t *testing.T) {
@@ -135,7 +135,7 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s refers to %s, which there is not", path, page)
 			}
 		}
-		own := filepath.Dir(path) == filepath.Join("docs", "rules")
+		own := filepath.Dir(path) == filepath.Join("docs", "ledgers", "rules")
 		for _, m := range ruleLike.FindAllStringSubmatch(string(text), -1) {
 			if !ruleID.MatchString(m[0]) && !slices.Contains(notRules, m[1]) {
 				t.Errorf("%s: %s looks like a rule of a family that there is not; if it is none, enter it in notRules", path, m[0])
@@ -145,7 +145,7 @@ func TestRules(t *testing.T) {
 			r, ok := rules[id]
 			switch {
 			case !ok:
-				t.Errorf("%s cites %s, which docs/rules does not define", path, id)
+				t.Errorf("%s cites %s, which docs/ledgers/rules does not define", path, id)
 			case own:
 			case filepath.Dir(path) == filepath.Join("lab", "reproduce", "results"): // which has also those that cannot be had
 				if !r.absent {
@@ -168,7 +168,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	if len(rules) < 200 {
-		t.Errorf("docs/rules has %d rules: the headings are not read", len(rules))
+		t.Errorf("docs/ledgers/rules has %d rules: the headings are not read", len(rules))
 	}
 }
 

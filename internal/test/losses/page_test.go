@@ -126,7 +126,7 @@ of a message of this size hardly a packet would be lost.
 
 What the paper says of its Fig. 13 (no figures are in its text): multicast is better than the chain at 64 for all rates up to 1e-4, worse at 512 with 1e-4, and
 loses a greater share. All three are so here, with either repair. But one message says little of go-back-N at 512 and 1e-4: the same program with other draws moved 48.90 Gb/s (0.499) there,
-more than its chain and than IRN, which had 38.85 with both. That go-back-N is above IRN is the draw, not the scheme: R-C15 of [the reproduction](reproduction.md) has means over seeds, with intervals.
+more than its chain and than IRN, which had 38.85 with both. That go-back-N is above IRN is the draw, not the scheme: R-C15 of [the reproduction](ledgers/reproduction.md) has means over seeds, with intervals.
 
 ![goodput over the probability of loss](loss.svg)
 `

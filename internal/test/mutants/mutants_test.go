@@ -19,7 +19,7 @@ var (
 	only    = flag.String("only", "", "numbers of the seed's mutants to run instead, by commas")
 	own     = flag.Bool("own", false, "run the tests of the mutant's package only: a quick look at many")
 	record  = flag.String("record", "", "enter the run in the ledger, with this remark; of -only, over the seed's last run")
-	rewrite = flag.Bool("rewrite", false, "write docs/mutants.md")
+	rewrite = flag.Bool("rewrite", false, "write docs/ledgers/mutants.md")
 )
 
 const (

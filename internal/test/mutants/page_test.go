@@ -170,7 +170,7 @@ A seed is fresh if no test was written for it. Killed are counted of all that co
 |---|---|---|---|
 `
 
-// TestMutantsPage makes docs/mutants.md. Every killer in its table is a test that exists,
+// TestMutantsPage makes docs/ledgers/mutants.md. Every killer in its table is a test that exists,
 // and every survivor of the last run is argued.
 func TestMutantsPage(t *testing.T) {
 	var b strings.Builder
@@ -202,7 +202,7 @@ func TestMutantsPage(t *testing.T) {
 	for _, a := range argued {
 		fmt.Fprintf(&b, "\n* %s\n  %s\n", a.key, a.why)
 	}
-	const name = "../../../docs/mutants.md"
+	const name = "../../../docs/ledgers/mutants.md"
 	if *rewrite {
 		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
