@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/internal/test/sweeps"
@@ -105,5 +106,16 @@ func TestComputing(t *testing.T) {
 		if err != nil || ns > 10 { // a look at the clock
 			t.Errorf("computing took %d ns of lab time, and takes none: %v\n%s", ns, err, out)
 		}
+	}
+}
+
+// TestUnmapHook: a thread ends whose program has a munmap of its own, which takes locks (UCX's memory hooks do).
+func TestUnmapHook(t *testing.T) {
+	lib, program := virtualProgram(t, "unmap")
+	h := newVirtual(t)
+	out, err := h.run(lib, program)
+	h.close()
+	if err != nil || !strings.Contains(string(out), "3 threads ended, munmap called: yes") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

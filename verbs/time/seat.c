@@ -48,9 +48,10 @@ void seat_take(int fds[2])
 
 void seat_leave(void)
 {
-	if (seat)
-		munmap(seat, V_SEAT_SIZE);
-	seat = NULL;
+	struct v_seat *page = seat;
+	seat = NULL; // programs may have a munmap of their own, as UCX does, which comes back here
+	if (page)
+		munmap(page, V_SEAT_SIZE);
 }
 
 void seat_busy(int more)

@@ -91,4 +91,13 @@ var attackVerbs = []pitfall{
 			test:  "nodeagent/verbs TestNumericIPv6", root: true,
 		}},
 	},
+	{
+		what: "A thread that ends comes back into the clock's library by the program's own munmap, after its page has gone",
+		seen: "mcastlab: ucx_perftest over two hosts in virtual time, both ranks killed by SIGSEGV in seat_asleep",
+		bugs: []bug{{
+			wrong: "The page is forgotten after it has been unmapped",
+			edits: edit("verbs/time/seat.c", "\tstruct v_seat *page = seat;\n\tseat = NULL;", "\tstruct v_seat *page = seat;"),
+			test:  "nodeagent/verbs TestUnmapHook",
+		}},
+	},
 }
