@@ -28,7 +28,7 @@ import (
 // tap captures the frames of one interface of a lab that is up, in both directions,
 // through a socket of its own; the nodes are not involved.
 type tap struct {
-	frameSource
+	FrameSource
 	out  *traces.Capture
 	lab  func(mono int64) vtime.Time
 	mu   *sync.Mutex // of the budget that taps share, and of from
@@ -49,11 +49,11 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	if err != nil {
 		return nil, errors.Join(err, from.close())
 	}
-	return &tap{frameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
+	return &tap{FrameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
 // Tap opens the socket of a capture on this machine.
-func (l *localNodes) Tap(ctx context.Context, e topo.End) (frameSource, error) {
+func (l *localNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) {
 	found, err := l.d.Options.Engine.Find(ctx, l.d.Lab.Name)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (t *tap) run(ctx context.Context, max int) error {
 }
 
 // close writes what is left.
-func (t *tap) close() error { return errors.Join(t.out.Close(), t.frameSource.close()) }
+func (t *tap) close() error { return errors.Join(t.out.Close(), t.FrameSource.close()) }
 
 // Captures are the taps of a run.
 type Captures struct {

@@ -77,7 +77,7 @@ func (p *ControlPlane) close() error {
 // replicaNode makes the folders of a controller that is to be started.
 func (d controllerSetup) replicaNode(name string) (n engine.Node, err error) {
 	n.Name, n.Nodes, n.Replicas = name, filepath.Dir(d.Store.NodePath(name)), len(d.Lab.Replicas())
-	if n.Dir, err = d.Store.nodeDir(name); err == nil {
+	if n.Dir, err = d.Store.NodeDir(name); err == nil {
 		n.Data, err = d.Store.dataDir(name)
 	}
 	return n, err

@@ -44,7 +44,7 @@ func (s *serverNodes) Cores() (n int) {
 
 // busy is the answer of a share.
 func (x *worker) busy(ctx context.Context) (float64, error) {
-	return cpuTimeHere(ctx, x.o.Engine, x.store.lab)
+	return cpuTimeHere(ctx, x.o.Engine, x.lab)
 }
 
 // cpuTimeHere returns the CPU time of the nodes on this machine, and of this process.

@@ -65,19 +65,15 @@ type Deployed struct {
 	Lost    []atomic.Bool // by node: it has died, and the run goes on without it
 	Plane   *ControlPlane // of a lab with controllers
 
-	share  *shareapi.Share   // of the process of a machine's share: what is here
-	trunks *trunks           // and its links in user space to other machines, if it has some
-	hub    *netdev.Namespace // and its bridge of the management network, if there is one
+	// Partition says which nodes and links this process makes: all, or those of one server's share.
+	Partition Partition
 }
-
-// here reports whether a node is on this machine.
-func (d wiring) here(node int) bool { return d.share == nil || d.share.At[node] == d.share.Own }
 
 // Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
 // unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
 // it made.
 func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcome, err error) {
-	if d, err = plan(l, o); err != nil {
+	if d, err = NewDeployed(l, o); err != nil {
 		return nil, Unchanged, err
 	}
 	if err := d.Store.open(o.Log); err != nil {
@@ -97,7 +93,7 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 	if err := l.CheckPrograms(ro.Programs, cmp.Or(ro.Dilation, float64(l.Runtime.Dilation))); err != nil {
 		return nil, err
 	}
-	d, err := plan(l, o)
+	d, err := NewDeployed(l, o)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +125,8 @@ func (d deployment) runOnce(ctx context.Context, o RunOptions, stays bool) (*run
 	return d.runWorkloads(ctx, o)
 }
 
-func plan(l *lab.Lab, o Options) (*Deployed, error) {
+// NewDeployed returns a lab that is not up yet: its plan, on this server as a whole.
+func NewDeployed(l *lab.Lab, o Options) (*Deployed, error) {
 	if err := l.CheckLive(); err != nil {
 		return nil, err
 	}
@@ -137,12 +134,12 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	s, err := storeOf(l.Name)
+	s, err := StoreOf(l.Name)
 	if err != nil {
 		return nil, err
 	}
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
-	d.Access = &localNodes{d}
+	d.Access, d.Partition = &localNodes{d}, wholeLab{d}
 	if d.Managed(&state{}) {
 		return d, managementNetworkOf(d).checkManagement()
 	}
@@ -153,7 +150,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 func (d deployment) ensure(ctx context.Context) (did Outcome, err error) {
 	if _, err := d.Options.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
 		if _, ok, serr := d.Store.Get(); !ok && serr == nil {
-			err = errors.Join(err, d.Store.remove())
+			err = errors.Join(err, d.Store.Remove())
 		}
 		return Unchanged, err
 	}
@@ -203,7 +200,7 @@ func Attach(name string, o Options) (*Deployed, error) {
 
 // find returns the lab that is up under a name, with no connection to its nodes.
 func find(name string, o Options) (*Deployed, error) {
-	s, err := storeOf(name)
+	s, err := StoreOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +215,7 @@ func find(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := plan(l, o)
+	d, err := NewDeployed(l, o)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +311,7 @@ func (d deployment) bringUp(ctx context.Context) error {
 // node makes the folders of a node that is to be started.
 func (d deployment) node(name string) (n engine.Node, err error) {
 	n.Name = name
-	if n.Dir, err = d.Store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
+	if n.Dir, err = d.Store.NodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
 		n.Data, err = d.Store.dataDir(name)
 	}
 	return n, err
@@ -329,7 +326,7 @@ func (d wiring) wire(ctx context.Context, links []int, affected, managed map[int
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
 	for i, s := range spaces {
-		if s == nil && d.here(i) {
+		if s == nil && d.Partition.HasNode(i) {
 			return agentCallsOf(d.Deployed).died(ctx, d.Graph.Nodes[i].Name)
 		}
 	}
@@ -339,8 +336,14 @@ func (d wiring) wire(ctx context.Context, links []int, affected, managed map[int
 	for _, i := range links {
 		k := &d.Graph.Links[i]
 		a, b := d.end(spaces, k.A), d.end(spaces, k.B)
-		if d.here(k.A.Node) != d.here(k.B.Node) {
-			if err := d.wireRemote(i, a, b); err != nil {
+		if here := d.Partition.HasNode(k.A.Node); here != d.Partition.HasNode(k.B.Node) {
+			if !here {
+				a = b
+			}
+			if err := failpoint.At("unlink", func() error { return netdev.Part(a) }); err != nil {
+				return err
+			}
+			if err := failpoint.At("link", func() error { return d.Partition.LinkRemote(i, a) }); err != nil {
 				return err
 			}
 			continue

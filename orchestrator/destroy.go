@@ -16,7 +16,7 @@ import (
 // Destroy removes everything of a lab, whatever its state and under whichever engine. existed
 // tells whether there was anything.
 func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed bool, err error) {
-	s, err := storeOf(name)
+	s, err := StoreOf(name)
 	if err != nil {
 		return false, err
 	}
@@ -109,5 +109,5 @@ func removeNodes(ctx context.Context, s *Store, engines []engine.Engine, late bo
 			return err
 		}
 	}
-	return s.remove()
+	return s.Remove()
 }

@@ -89,7 +89,7 @@ func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		if s != nil && l.d.Managed(&st) && managementNetworkOf(l.d).manages(i) {
-			on, err := s.Attached(managementNetOf(i))
+			on, err := s.Attached(ManagementNet(i))
 			if err != nil {
 				return x, fmt.Errorf("node %s: %w", n.Name, err)
 			}
@@ -217,7 +217,7 @@ func (d deployment) clockOf(ctx context.Context, affected map[int]bool) (*counte
 
 // Plan writes what a deployment would do, and does nothing.
 func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
-	d, err := plan(l, o)
+	d, err := NewDeployed(l, o)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
@@ -85,37 +84,18 @@ func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 
 // probedEnds opens a socket on each end here of a link to another machine.
 func (x *worker) probedEnds(ctx context.Context) (all []*linkProbe, err error) {
-	x.mu.Lock()
-	d := x.d
-	x.mu.Unlock()
-	if d == nil {
-		return nil, errors.New("it has nothing of this lab")
-	}
-	if _, err := d.trunks.await(ctx); err != nil {
-		return nil, err
-	}
-	spaces, err := wiringOf(d).spaces(ctx)
+	p, err := x.made()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeAll(spaces)) }()
-	for i, k := range d.Graph.Links {
-		for _, e := range []topo.End{k.A, k.B} {
-			if !wiringOf(d).here(e.Node) || wiringOf(d).here(k.A.Node) == wiringOf(d).here(k.B.Node) {
-				continue
-			}
-			if spaces[e.Node] == nil {
-				return all, agentCallsOf(d).died(ctx, d.Graph.Nodes[e.Node].Name)
-			}
-			end := wiringOf(d).end(spaces, e)
-			files, err := spaces[e.Node].Sockets([]netdev.End{end}, false)
-			if err != nil {
-				return all, err
-			}
-			all = append(all, &linkProbe{link: i, f: files[0], mac: end.MAC})
-		}
+	if _, err := p.trunks.await(ctx); err != nil {
+		return nil, err
 	}
-	return all, nil
+	ends, err := OpenRemoteEnds(ctx, p.Deployed)
+	for _, e := range ends {
+		all = append(all, &linkProbe{link: e.Link, f: e.File, mac: e.MAC})
+	}
+	return all, err
 }
 
 // try sends a frame of each size, and takes what has come in.

@@ -31,7 +31,7 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 		return nil, fmt.Errorf("list labs: %w", NeedRoot(err))
 	}
 	for _, d := range dirs {
-		s, err := storeOf(d.Name())
+		s, err := StoreOf(d.Name())
 		if err != nil {
 			continue // no lab's
 		}
@@ -76,7 +76,7 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 
 // EngineOf returns the engine a lab is up under.
 func EngineOf(name string, engines []engine.Engine) (engine.Engine, error) {
-	s, err := storeOf(name)
+	s, err := StoreOf(name)
 	if err != nil {
 		return nil, err
 	}

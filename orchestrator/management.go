@@ -18,12 +18,12 @@ import (
 // The management network of a lab links its hosts beside the fabric, for what programs say to each other by
 // TCP before they use the fabric. Which address a host has, labspec.ManagementAddress says.
 
-// ManagementAddress returns the address of host number i, in the order of the lab, on the management network.
-func ManagementAddress(i int) net.IP { return labspec.ManagementAddress(i).AsSlice() }
+// managementAddress returns the address of host number i, in the order of the lab, on the management network.
+func managementAddress(i int) net.IP { return labspec.ManagementAddress(i).AsSlice() }
 
-// managementNetOf returns that address with the length of the network's prefix.
-func managementNetOf(i int) *net.IPNet {
-	return &net.IPNet{IP: ManagementAddress(i), Mask: net.CIDRMask(16, 32)}
+// ManagementNet returns the address of host number i on the management network, with the length of the network's prefix.
+func ManagementNet(i int) *net.IPNet {
+	return &net.IPNet{IP: managementAddress(i), Mask: net.CIDRMask(16, 32)}
 }
 
 // hubPath is the file that holds the bridge's namespace.
@@ -72,35 +72,35 @@ func (d managementNetwork) manage(spaces []*netdev.Namespace, which map[int]bool
 	if err := d.Store.intend("manage", d.Lab.Name); err != nil {
 		return err
 	}
-	hub := d.hub
-	if hub == nil {
-		if hub, err = d.openHub(); err != nil {
-			return err
-		}
-		defer func() { _ = hub.Close() }() // the file holds it
+	hub, done, err := d.Partition.OpenHub()
+	if err != nil {
+		return err
 	}
+	defer done()
 	for i := range d.Graph.Hosts {
 		if !which[i] || !d.manages(i) {
 			continue
 		}
-		if err := failpoint.At("link to management network", func() error { return hub.Attach(spaces[i], i, managementNetOf(i)) }); err != nil {
+		if err := failpoint.At("link to management network", func() error { return hub.Attach(spaces[i], i, ManagementNet(i)) }); err != nil {
 			return fmt.Errorf("node %s: %w", d.Graph.Nodes[i].Name, err)
 		}
 	}
 	return d.writeHosts()
 }
 
-// openHub opens the bridge, which it makes if need be.
-func (d managementNetwork) openHub() (*netdev.Namespace, error) {
-	path := d.Store.hubPath()
-	hub, err := netdev.OpenHub(path)
-	if err != nil { // there is none, or what is there is not all of one
+// OpenHub opens the bridge, which it makes if need be. A file in the lab's folder holds it.
+func (w wholeLab) OpenHub() (hub *netdev.Namespace, done func(), err error) {
+	path := w.d.Store.hubPath()
+	if hub, err = netdev.OpenHub(path); err != nil { // there is none, or what is there is not all of one
 		err = failpoint.At("make management network", func() (err error) {
 			hub, err = netdev.MakeHub(path)
 			return err
 		})
 	}
-	return hub, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return hub, func() { _ = hub.Close() }, nil // the file still holds it
 }
 
 // HostsFile returns the path of what programs see as /etc/hosts; without a management network there is none.
@@ -118,7 +118,7 @@ func (d managementNetwork) writeHosts() error {
 	b.WriteString("127.0.0.1\tlocalhost\n")
 	for i := range d.Graph.Hosts {
 		if d.manages(i) {
-			fmt.Fprintf(&b, "%v\t%s\n", ManagementAddress(i), d.Graph.Nodes[i].Name)
+			fmt.Fprintf(&b, "%v\t%s\n", managementAddress(i), d.Graph.Nodes[i].Name)
 		}
 	}
 	if err := d.Store.write(hostsFile, []byte(b.String())); err != nil {

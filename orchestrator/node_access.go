@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 
@@ -45,7 +46,7 @@ type NodeAccess interface {
 	// EachReached calls f for all nodes whose servers reach finds.
 	EachReached(reach func(m *engine.Machine) error, f func(node int) error) error
 	// Tap opens a capture at a port.
-	Tap(ctx context.Context, e topo.End) (frameSource, error)
+	Tap(ctx context.Context, e topo.End) (FrameSource, error)
 	// PortOf returns whether the interface of an external host has a carrier, and its number; 0: it is not there.
 	PortOf(ctx context.Context, host string) (shareapi.Outside, error)
 
@@ -146,7 +147,7 @@ func (l *localNodes) Coordinator(_ context.Context, cfg *sim.Config) (*lockstep.
 
 // HandOver hands the nodes the memory of a run.
 func (l *localNodes) HandOver(c *lockstep.Coordinator) error {
-	return c.HandOver(wiringOf(l.d).handMemory)
+	return c.HandOver(func(node int, files []*os.File) error { return HandOverMemory(l.d, node, files) })
 }
 
 // TagKey returns none: nobody else reaches the links.

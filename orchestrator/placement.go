@@ -394,7 +394,7 @@ func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
 	if i, found := s.d.Graph.Find(node); found {
 		return s.placement.At[i], true
 	}
-	return controllerSetupOf(s.d).controllerAt(node, s.placement.Controllers)
+	return controllerAt(s.d, node, s.placement.Controllers)
 }
 
 // Dial prepares the connection to the agent of a node, wherever it is.

@@ -75,10 +75,10 @@ func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 }
 
 // outside returns the interfaces of external hosts on this machine.
-func (x *worker) outside(d *Deployed) (map[string]*netdev.Outside, error) {
+func (p *labPart) outside() (map[string]*netdev.Outside, error) {
 	all := map[string]*netdev.Outside{}
-	for _, host := range slices.Sorted(maps.Keys(d.share.Attach)) {
-		o, err := netdev.OpenOutside(d.share.Attach[host], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
+	for _, host := range slices.Sorted(maps.Keys(p.share.Attach)) {
+		o, err := netdev.OpenOutside(p.share.Attach[host], p.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return nil, err
 		}
@@ -89,11 +89,11 @@ func (x *worker) outside(d *Deployed) (map[string]*netdev.Outside, error) {
 
 // port tells whether the interface of an external host here has a carrier, and its number.
 func (x *worker) port(node string) (*shareapi.Outside, error) {
-	d, _, err := x.nodeHere(node)
+	p, _, err := x.nodeHere(node)
 	if err != nil {
 		return nil, err
 	}
-	name := d.share.Attach[node]
+	name := p.share.Attach[node]
 	if name == "" {
 		return nil, fmt.Errorf("%s is no external host here", node)
 	}

@@ -14,22 +14,22 @@ import (
 // as those of the lab's links do, and as if they were of one more link.
 
 // makeHub makes the bridge of this machine, if the lab has a management network, and its ways to the others.
-func (x *worker) makeHub(d *Deployed) (err error) {
-	if !d.share.Management {
+func (x *worker) makeHub(p *labPart) (err error) {
+	if !p.share.Management {
 		return nil
 	}
-	d.Options.Management = true
+	p.Options.Management = true
 	if x.hub, err = netdev.PrivateHub(); err != nil {
 		return err
 	}
-	d.hub = x.hub
-	link := len(d.Graph.Links)
+	p.hub = x.hub
+	link := len(p.Graph.Links)
 	var remotes []net.IP
-	for i, h := range d.share.Hosts {
+	for i, h := range p.share.Hosts {
 		switch {
-		case i == d.share.Own:
-		case shareapi.Trunked(d.share.Userspace, d.share.Own, i):
-			if err := d.trunks.manage(link, i, x.hub); err != nil {
+		case i == p.share.Own:
+		case shareapi.Trunked(p.share.Userspace, p.share.Own, i):
+			if err := p.trunks.manage(link, i, x.hub); err != nil {
 				return err
 			}
 		default:
@@ -39,7 +39,7 @@ func (x *worker) makeHub(d *Deployed) (err error) {
 	if len(remotes) == 0 {
 		return nil
 	}
-	return x.hub.Reach(netdev.Tunnel{VNI: d.share.VNI + link, Port: d.share.Port, Local: net.ParseIP(d.share.Hosts[d.share.Own])}, remotes)
+	return x.hub.Reach(netdev.Tunnel{VNI: p.share.VNI + link, Port: p.share.Port, Local: net.ParseIP(p.share.Hosts[p.share.Own])}, remotes)
 }
 
 // manage links the bridge of a management network to that of another machine.

@@ -23,8 +23,8 @@ import (
 // A capture at a node of another machine has its socket there. Frames come as they are, each after its length and the instant at which
 // it was seen, in CLOCK_MONOTONIC of that machine. A byte from here ends it: what was seen until then comes, and then a length of 0.
 
-// frameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
-type frameSource interface {
+// FrameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
+type FrameSource interface {
 	// receive takes what has come, and after stop all that comes; n is 0 when nothing has.
 	receive(take func(mono int64, b []byte)) (n int, err error)
 	wait() // until something may have come, or for tapIntervalMs
@@ -74,7 +74,7 @@ var errEnded = errors.New("the share of its machine has ended the capture")
 const remoteFrames = 256
 
 // Tap opens a capture at a node of another machine.
-func (s *serverNodes) Tap(ctx context.Context, e topo.End) (frameSource, error) {
+func (s *serverNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) {
 	node := s.d.Graph.Nodes[e.Node].Name
 	m := &s.placement.Machines[s.placement.At[e.Node]]
 	c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
@@ -219,13 +219,13 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 }
 
 // openTap opens a capture at a node of this share.
-func (x *worker) openTap(ctx context.Context, q shareapi.Request) (frameSource, error) {
-	d, i, err := x.nodeHere(q.Node)
+func (x *worker) openTap(ctx context.Context, q shareapi.Request) (FrameSource, error) {
+	p, i, err := x.nodeHere(q.Node)
 	if err != nil {
 		return nil, err
 	}
-	if i < 0 || q.Port < 0 || q.Port >= len(d.Graph.Nodes[i].Links) {
+	if i < 0 || q.Port < 0 || q.Port >= len(p.Graph.Nodes[i].Links) {
 		return nil, fmt.Errorf("node %s has no port %d", q.Node, q.Port)
 	}
-	return d.Access.Tap(ctx, topo.End{Node: i, Port: q.Port})
+	return p.Access.Tap(ctx, topo.End{Node: i, Port: q.Port})
 }

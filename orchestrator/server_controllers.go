@@ -12,14 +12,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// controllerHere reports whether a name is that of a controller on this machine.
-func (d controllerSetup) controllerHere(name string) bool {
-	at, ok := d.controllerAt(name, d.share.Controllers)
-	return ok && at == d.share.Own
-}
-
 // controllerAt returns the machine of a controller.
-func (d controllerSetup) controllerAt(name string, at []int) (machine int, ok bool) {
+func controllerAt(d *Deployed, name string, at []int) (machine int, ok bool) {
 	for i, n := range d.Lab.Replicas() {
 		if n == name && i < len(at) {
 			return at[i], true
@@ -28,24 +22,9 @@ func (d controllerSetup) controllerAt(name string, at []int) (machine int, ok bo
 	return 0, false
 }
 
-// replicasHere makes the folders of the controllers that are to be started on this machine.
-func (d controllerSetup) replicasHere() (nodes []engine.Node, err error) {
-	for _, name := range d.Lab.Replicas() {
-		if !d.controllerHere(name) {
-			continue
-		}
-		n, err := d.replicaNode(name)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
-}
-
 // controllerMachine returns the machine of a controller of a lab on several.
 func (s *serverNodes) controllerMachine(name string) *engine.Machine {
-	at, _ := controllerSetupOf(s.d).controllerAt(name, s.placement.Controllers)
+	at, _ := controllerAt(s.d, name, s.placement.Controllers)
 	return &s.placement.Machines[at]
 }
 

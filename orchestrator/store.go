@@ -70,9 +70,9 @@ const (
 	phaseDestroying = "destroying"
 )
 
-// storeOf returns the folder of a lab. Names come from command lines too: one that cannot
+// StoreOf returns the folder of a lab. Names come from command lines too: one that cannot
 // be a lab's could lead out of StateDir, where root then reads, writes and removes.
-func storeOf(name string) (*Store, error) {
+func StoreOf(name string) (*Store, error) {
 	if !lab.NameOK(name) {
 		return nil, fmt.Errorf("%q cannot be the name of a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
 	}
@@ -211,8 +211,8 @@ func (s *Store) under(e engine.Engine) bool {
 	return err != nil || ok && st.Engine == e.Name()
 }
 
-// nodeDir makes a node's folder, open to its user alone.
-func (s *Store) nodeDir(node string) (string, error) {
+// NodeDir makes a node's folder, open to its user alone.
+func (s *Store) NodeDir(node string) (string, error) {
 	dir := s.NodePath(node)
 	err := failpoint.At("make node folder", func() error {
 		if err := os.RemoveAll(dir); err != nil { // sockets of a node that has died
@@ -259,8 +259,8 @@ func (s *Store) forget(nodes []string) error {
 // NodePath is the folder of a node's sockets.
 func (s *Store) NodePath(node string) string { return filepath.Join(s.Dir, "n", node) }
 
-// remove removes the folder, and with it the lock.
-func (s *Store) remove() error {
+// Remove removes the folder, and with it the lock.
+func (s *Store) Remove() error {
 	if err := failpoint.At("remove management network", func() error { return netdev.Release(s.hubPath()) }); err != nil {
 		return fmt.Errorf("remove lab %s: %w", s.lab, err)
 	}

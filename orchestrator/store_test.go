@@ -107,7 +107,7 @@ func root(t *testing.T) {
 // storeFor returns the folder of a lab that may have that name.
 func storeFor(t *testing.T, name string) *Store {
 	t.Helper()
-	s, err := storeOf(name)
+	s, err := StoreOf(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestNamesStayInside(t *testing.T) {
 func TestFoldersOfNodes(t *testing.T) {
 	root(t)
 	s := &Store{lab: "x", Dir: t.TempDir()}
-	for name, make := range map[string]func(string) (string, error){"sockets": s.nodeDir, "data": s.dataDir} { // independent of each other
+	for name, make := range map[string]func(string) (string, error){"sockets": s.NodeDir, "data": s.dataDir} { // independent of each other
 		dir, err := make("h0")
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func TestDestroyTrouble(t *testing.T) {
 	root(t)
 	const name, neighbour = "t-destroy", "t-destroy-b"
 	left, other := storeFor(t, name), storeFor(t, neighbour)
-	t.Cleanup(func() { _ = left.remove(); _ = other.remove() })
+	t.Cleanup(func() { _ = left.Remove(); _ = other.Remove() })
 	if err := other.open(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestDestroyTrouble(t *testing.T) {
 			t.Fatalf("%s: the neighbour's folder: %v", c.what, err)
 		}
 	}
-	if err := left.remove(); err != nil {
+	if err := left.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if existed, err := Destroy(t.Context(), name, []engine.Engine{&broken{name: "b"}}); existed || err != nil {
@@ -292,7 +292,7 @@ func TestStateFirst(t *testing.T) {
 	root(t)
 	const name = "t-first"
 	s := storeFor(t, name)
-	t.Cleanup(func() { _ = s.remove() })
+	t.Cleanup(func() { _ = s.Remove() })
 	l, err := lab.Parse("lab", []byte("name: "+name+"\ntopology: {star: {hosts: 2}}\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestUpStays(t *testing.T) {
 	root(t)
 	const name = "t-stays"
 	s := storeFor(t, name)
-	t.Cleanup(func() { _ = s.remove() })
+	t.Cleanup(func() { _ = s.Remove() })
 	parse := func(hosts int) *lab.Lab {
 		l, err := lab.Parse("lab", fmt.Appendf(nil, "name: %s\ntopology: {star: {hosts: %d}}\n", name, hosts))
 		if err != nil {
@@ -374,7 +374,7 @@ func TestOtherVersion(t *testing.T) {
 	root(t)
 	const name = "t-version"
 	s := storeFor(t, name)
-	t.Cleanup(func() { _ = s.remove() })
+	t.Cleanup(func() { _ = s.Remove() })
 	l, err := lab.Parse("lab", []byte("name: "+name+"\ntopology: {star: {hosts: 2}}\n"))
 	if err != nil {
 		t.Fatal(err)

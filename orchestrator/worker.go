@@ -17,7 +17,6 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab/labspec"
@@ -35,26 +34,49 @@ type ProgramServer func(ctx context.Context, d *Deployed, c net.Conn, q *shareap
 
 // worker is the process of a share.
 type worker struct {
-	o      Options
-	store  *Store
-	log    func(format string, args ...any)
-	mu     sync.Mutex // of what changes the machine
-	d      *Deployed  // nil: nothing has been made
-	far    *peerSockets
+	lab   string
+	o     Options
+	store *Store
+	log   func(format string, args ...any)
+	mu    sync.Mutex // of what changes the machine
+	part  *labPart   // nil: nothing has been made
+	far   *peerSockets
+
+	// What a start that fails has made of the part, too.
 	trunks *trunks
-	hub    *netdev.Namespace // of a management network
+	hub    *netdev.Namespace
 }
+
+// labPart is a share that has been made. It is the Partition of its lab.
+type labPart struct {
+	*Deployed
+	share  *shareapi.Share
+	trunks *trunks           // its links in user space to other machines, if it has some
+	hub    *netdev.Namespace // its bridge of the management network, if there is one
+}
+
+// HasNode reports whether a node is on this machine.
+func (p *labPart) HasNode(node int) bool { return p.share.At[node] == p.share.Own }
+
+// HasController reports whether a controller is on this machine.
+func (p *labPart) HasController(name string) bool {
+	at, ok := controllerAt(p.Deployed, name, p.share.Controllers)
+	return ok && at == p.share.Own
+}
+
+// OpenHub returns the bridge, which lives as long as the share.
+func (p *labPart) OpenHub() (*netdev.Namespace, func(), error) { return p.hub, func() {}, nil }
 
 // ServeShare is the process of a machine's share of a lab. It ends with the context.
 func ServeShare(ctx context.Context, lab string, o Options) error {
-	s, err := storeOf(lab)
+	s, err := StoreOf(lab)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.Dir, 0o711); err != nil {
 		return fmt.Errorf("open the share of lab %s: %w", lab, err)
 	}
-	x := &worker{o: o, store: s, log: o.Log}
+	x := &worker{lab: lab, o: o, store: s, log: o.Log}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	peers, err := x.listenHere(ctx, shareapi.PeersSocket)
@@ -137,11 +159,11 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 
 // program runs a program at a node here, for whoever has asked.
 func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Request) error {
-	d, _, err := x.nodeHere(q.Node)
+	p, _, err := x.nodeHere(q.Node)
 	if err != nil {
 		return shareapi.Reply(c, shareapi.Answer{}, err)
 	}
-	return x.o.ServeProgram(ctx, d, c, q)
+	return x.o.ServeProgram(ctx, p.Deployed, c, q)
 }
 
 // start makes the share. What there is of the lab is removed first.
@@ -152,67 +174,37 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 	if err != nil {
 		return err
 	}
-	d, err := plan(l, x.o)
+	d, err := NewDeployed(l, x.o)
 	if err != nil {
 		return err
 	}
-	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) || len(share.Names) != len(share.Hosts) {
-		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.store.lab)
+	if l.Name != x.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) || len(share.Names) != len(share.Hosts) {
+		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.lab)
 	}
-	d.share = share
-	if _, err := x.outside(d); err != nil {
+	p := &labPart{Deployed: d, share: share}
+	d.Partition = p
+	if _, err := p.outside(); err != nil {
 		return err
 	}
 	x.far.close()
 	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, l.Name)); err != nil {
 		return err
 	}
-	if x.far, err = x.openPeers(d); err != nil {
+	if x.far, err = x.openPeers(p); err != nil {
 		return err
 	}
 	if x.trunks, err = newTrunks(share); err != nil {
 		return err
 	}
-	d.trunks = x.trunks
-	if err := x.makeHub(d); err != nil {
+	p.trunks = x.trunks
+	if err := x.makeHub(p); err != nil {
 		return err
 	}
-	nodes, err := controllerSetupOf(d).replicasHere()
-	if err != nil {
+	if err := StartPartition(ctx, d); err != nil {
 		return err
 	}
-	mine := map[int]bool{}
-	for i, n := range d.Graph.Nodes {
-		if !wiringOf(d).here(i) {
-			continue
-		}
-		node, err := deploymentOf(d).node(n.Name)
-		if err != nil {
-			return err
-		}
-		mine[i], nodes = true, append(nodes, node)
-	}
-	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.Store.intend); err != nil {
-		return err
-	}
-	for _, name := range d.Lab.Replicas() {
-		if controllerSetupOf(d).controllerHere(name) {
-			if err := agentCallsOf(d).listensAt(ctx, name); err != nil {
-				return err
-			}
-		}
-	}
-	var links []int
-	for i, k := range d.Graph.Links {
-		if mine[k.A.Node] || mine[k.B.Node] {
-			links = append(links, i)
-		}
-	}
-	if err := wiringOf(d).wire(ctx, links, nil, mine, nil); err != nil {
-		return err
-	}
-	x.d = d
-	x.begin(d)
+	x.part = p
+	x.begin(p)
 	return nil
 }
 
@@ -231,54 +223,45 @@ func (x *worker) end() error {
 func (x *worker) ready(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d := x.d
-	if d == nil {
+	if x.part == nil {
 		return errors.New("it has nothing of this lab")
 	}
-	outside, err := x.outside(d)
+	outside, err := x.part.outside()
 	if err != nil {
 		return err
 	}
-	mine := map[int]bool{}
-	for i := range d.Graph.Nodes {
-		mine[i] = wiringOf(d).here(i)
-	}
-	return wiringOf(d).wire(ctx, nil, mine, nil, outside) // which waits for each node's agent
+	return HandOverSockets(ctx, x.part.Deployed, outside)
 }
 
-// wireRemote makes the end that is here of a link to another machine.
-func (d wiring) wireRemote(link int, a, b netdev.End) error {
-	k := &d.Graph.Links[link]
-	end, far := a, k.B
-	if !d.here(k.A.Node) {
-		end, far = b, k.A
+// LinkRemote makes the end that is here of a link to another machine: in user space, or of VXLAN.
+func (p *labPart) LinkRemote(link int, end netdev.End) error {
+	k := &p.Graph.Links[link]
+	far := k.B
+	if !p.HasNode(k.A.Node) {
+		far = k.A
 	}
-	t := netdev.Tunnel{
-		VNI: d.share.VNI + link, Port: d.share.Port,
-		Local: net.ParseIP(d.share.Hosts[d.share.Own]), Remote: net.ParseIP(d.share.Hosts[d.share.At[far.Node]]),
+	to := p.share.At[far.Node]
+	if shareapi.Trunked(p.share.Userspace, p.share.Own, to) {
+		return p.trunks.add(link, to, end)
 	}
-	if err := failpoint.At("unlink", func() error { return netdev.Part(end) }); err != nil {
-		return err
-	}
-	if to := d.share.At[far.Node]; shareapi.Trunked(d.share.Userspace, d.share.Own, to) {
-		return failpoint.At("link", func() error { return d.trunks.add(link, to, end) })
-	}
-	return failpoint.At("link", func() error { return netdev.JoinFar(end, t) })
+	return netdev.JoinFar(end, netdev.Tunnel{
+		VNI: p.share.VNI + link, Port: p.share.Port, Local: net.ParseIP(p.share.Hosts[p.share.Own]), Remote: net.ParseIP(p.share.Hosts[to]),
+	})
 }
 
 // look tells which nodes are there, and their interfaces.
 func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	found, err := x.o.Engine.Find(ctx, x.lab)
 	if err != nil {
 		return nil, err
 	}
 	var all []shareapi.Node
 	for _, r := range found {
 		n := shareapi.Node{Name: r.Name, PID: r.PID}
-		if x.d != nil && r.PID > 0 {
-			if i, ok := x.d.Graph.Find(r.Name); ok {
+		if x.part != nil && r.PID > 0 {
+			if i, ok := x.part.Graph.Find(r.Name); ok {
 				s, err := netdev.Open(r.PID)
 				if err != nil {
 					n.PID = 0 // it has ended meanwhile
@@ -294,8 +277,8 @@ func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
 
 // interfaces looks which interfaces a node has.
 func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (err error) {
-	if n.Up, err = s.Ports(len(x.d.Graph.Nodes[node].Links)); err == nil && x.hub != nil {
-		n.Managed, err = s.Attached(managementNetOf(node))
+	if n.Up, err = s.Ports(len(x.part.Graph.Nodes[node].Links)); err == nil && x.hub != nil {
+		n.Managed, err = s.Attached(ManagementNet(node))
 	}
 	return err
 }
@@ -304,18 +287,18 @@ func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (er
 func (x *worker) trunkStates() []shareapi.TrunkState {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.d == nil {
+	if x.part == nil {
 		return nil
 	}
-	return x.d.trunks.states()
+	return x.part.trunks.states()
 }
 
 // logs returns the log of a node, and nothing of one that is not here.
 func (x *worker) logs(ctx context.Context, node string) ([]byte, error) {
-	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	found, err := x.o.Engine.Find(ctx, x.lab)
 	for _, r := range found {
 		if r.Name == node {
-			return x.o.Engine.Logs(ctx, x.store.lab, node)
+			return x.o.Engine.Logs(ctx, x.lab, node)
 		}
 	}
 	return nil, err
@@ -325,37 +308,44 @@ func (x *worker) logs(ctx context.Context, node string) ([]byte, error) {
 func (x *worker) remove(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.d = nil
+	x.part = nil
 	x.far.close()
 	x.far = nil
-	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, x.store.lab)); err != nil {
+	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, x.lab)); err != nil {
 		return err
 	}
 	for _, name := range []string{"n", "d", shareapi.PeersSocket, shareapi.Socket} {
 		if err := os.RemoveAll(filepath.Join(x.store.Dir, name)); err != nil {
-			return fmt.Errorf("remove the share of lab %s: %w", x.store.lab, err)
+			return fmt.Errorf("remove the share of lab %s: %w", x.lab, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(x.store.Dir, "state.json")); errors.Is(err, fs.ErrNotExist) { // the deployer is elsewhere
-		return x.store.remove()
+		return x.store.Remove()
 	}
 	return nil
 }
 
-// nodeHere looks whether a node of the lab, or a controller, is here; a controller has no number.
-func (x *worker) nodeHere(node string) (d *Deployed, number int, err error) {
+// made returns the share, which has to have been made.
+func (x *worker) made() (*labPart, error) {
 	x.mu.Lock()
-	d = x.d
-	x.mu.Unlock()
-	if d == nil {
-		return nil, 0, errors.New("it has nothing of this lab")
+	defer x.mu.Unlock()
+	if x.part == nil {
+		return nil, errors.New("it has nothing of this lab")
 	}
-	i, ok := d.Graph.Find(node)
+	return x.part, nil
+}
+
+// nodeHere looks whether a node of the lab, or a controller, is here; a controller has no number.
+func (x *worker) nodeHere(node string) (p *labPart, number int, err error) {
+	if p, err = x.made(); err != nil {
+		return nil, 0, err
+	}
+	i, ok := p.Graph.Find(node)
 	switch {
-	case ok && wiringOf(d).here(i):
-		return d, i, nil
-	case controllerSetupOf(d).controllerHere(node):
-		return d, -1, nil
+	case ok && p.HasNode(i):
+		return p, i, nil
+	case p.HasController(node):
+		return p, -1, nil
 	}
 	return nil, 0, fmt.Errorf("node %s is not here", node)
 }
@@ -398,32 +388,25 @@ func (x *worker) steps(ctx context.Context, c net.Conn) error {
 }
 
 func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
-	x.mu.Lock()
-	d := x.d
-	x.mu.Unlock()
-	if d == nil {
-		return nil, errors.New("it has nothing of this lab")
-	}
-	local := make([]bool, len(d.Graph.Nodes))
-	for i := range local {
-		local[i] = wiringOf(d).here(i)
-	}
-	check, err := d.trunks.await(ctx)
+	p, err := x.made()
 	if err != nil {
 		return nil, err
 	}
-	r, err := lockstep.NewRelay(&sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph)}, local)
+	local := make([]bool, len(p.Graph.Nodes))
+	for i := range local {
+		local[i] = p.HasNode(i)
+	}
+	check, err := p.trunks.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := lockstep.NewRelay(&sim.Config{Spec: labspec.Fabric(p.Lab, p.Graph)}, local)
 	if err != nil {
 		return nil, err
 	}
 	r.Links = check
-	if err := r.HandOver(wiringOf(d).handMemory); err != nil {
+	if err := r.HandOver(func(node int, files []*os.File) error { return HandOverMemory(p.Deployed, node, files) }); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
-}
-
-// handMemory hands files of the shared memory of a run to a node.
-func (d wiring) handMemory(node int, files []*os.File) error {
-	return nodeapi.SendFiles(filepath.Join(d.Store.NodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
 }

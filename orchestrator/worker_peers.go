@@ -36,27 +36,27 @@ func (f *peerSockets) close() {
 }
 
 // openPeers makes the sockets at which the controllers here reach nodes and controllers on other machines.
-func (x *worker) openPeers(d *Deployed) (f *peerSockets, err error) {
+func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	here := false
-	for _, at := range d.share.Controllers {
-		here = here || at == d.share.Own
+	for _, at := range p.share.Controllers {
+		here = here || at == p.share.Own
 	}
-	if !here || d.share.Peers == nil {
+	if !here || p.share.Peers == nil {
 		return nil, nil
 	}
-	if len(d.share.Peers.Nodes) != len(d.share.Hosts) || x.o.DialPeer == nil {
-		return nil, fmt.Errorf("a share of lab %s that cannot reach the others", d.Lab.Name)
+	if len(p.share.Peers.Nodes) != len(p.share.Hosts) || x.o.DialPeer == nil {
+		return nil, fmt.Errorf("a share of lab %s that cannot reach the others", p.Lab.Name)
 	}
 	ctx, stop := context.WithCancel(context.Background()) // until the share is removed
 	f = &peerSockets{stop: stop}
-	for i, n := range d.Graph.Nodes {
-		if err == nil && !wiringOf(d).here(i) {
-			err = x.peerSocket(ctx, f, d, n.Name, d.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
+	for i, n := range p.Graph.Nodes {
+		if err == nil && !p.HasNode(i) {
+			err = x.peerSocket(ctx, f, p, n.Name, p.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
 		}
 	}
-	for i, name := range d.Lab.Replicas() {
-		if at := d.share.Controllers[i]; err == nil && at != d.share.Own {
-			err = x.peerSocket(ctx, f, d, name, at, nodeapi.PeerSocket, shareapi.Raft)
+	for i, name := range p.Lab.Replicas() {
+		if at := p.share.Controllers[i]; err == nil && at != p.share.Own {
+			err = x.peerSocket(ctx, f, p, name, at, nodeapi.PeerSocket, shareapi.Raft)
 		}
 	}
 	if err != nil {
@@ -67,8 +67,8 @@ func (x *worker) openPeers(d *Deployed) (f *peerSockets, err error) {
 }
 
 // peerSocket makes one of them, in the folder that the node would have here.
-func (x *worker) peerSocket(ctx context.Context, f *peerSockets, d *Deployed, node string, machine int, socket, do string) error {
-	dir, err := x.store.nodeDir(node)
+func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, node string, machine int, socket, do string) error {
+	dir, err := x.store.NodeDir(node)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, d *Deployed, no
 				ctx, stop := context.WithCancel(ctx)
 				defer stop()
 				context.AfterFunc(ctx, func() { _ = c.Close() })
-				far, err := x.dialPeer(ctx, d, machine, shareapi.Request{Do: do, Node: node})
+				far, err := x.dialPeer(ctx, p, machine, shareapi.Request{Do: do, Node: node})
 				if err != nil {
 					return // whoever has connected tries again, and says what does not work
 				}
@@ -110,10 +110,10 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, d *Deployed, no
 const peerWait = 5 * time.Second
 
 // dialPeer connects to something on another machine.
-func (x *worker) dialPeer(ctx context.Context, d *Deployed, machine int, q shareapi.Request) (net.Conn, error) {
+func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q shareapi.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerWait)
 	defer cancel()
-	c, err := x.o.DialPeer(ctx, d.Lab.Name, d.share, machine)
+	c, err := x.o.DialPeer(ctx, p.Lab.Name, p.share, machine)
 	if err != nil {
 		return nil, err
 	}
@@ -130,14 +130,14 @@ func (x *worker) dialPeer(ctx context.Context, d *Deployed, machine int, q share
 func (x *worker) listenHere(ctx context.Context, name string) (net.Listener, error) {
 	path := filepath.Join(x.store.Dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that has died
-		return nil, fmt.Errorf("open the share of lab %s: %w", x.store.lab, err)
+		return nil, fmt.Errorf("open the share of lab %s: %w", x.lab, err)
 	}
 	l, err := net.Listen("unix", path)
 	if err == nil {
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the share of lab %s: %w", x.store.lab, err)
+		return nil, fmt.Errorf("open the share of lab %s: %w", x.lab, err)
 	}
 	context.AfterFunc(ctx, func() { _ = l.Close() })
 	return l, nil

@@ -37,27 +37,27 @@ func sharesOf(t *testing.T) [2]*worker {
 	}
 	for i := range all {
 		o := Options{DialPeer: dial, Log: t.Logf}
-		d, err := plan(l, o)
+		d, err := NewDeployed(l, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.share = &shareapi.Share{
+		p := &labPart{Deployed: d, share: &shareapi.Share{
 			At: make([]int, len(d.Graph.Nodes)), Own: i, Hosts: []string{"a", "b"}, Controllers: []int{0, 1, 0}, Peers: &shareapi.Peers{Nodes: []string{"m1", "m2"}},
-		}
-		for k := range d.share.At {
-			d.share.At[k] = min(k, 1)
+		}}
+		for k := range p.share.At {
+			p.share.At[k] = min(k, 1)
 		}
 		dir, err := os.MkdirTemp("", "peers") // a socket's path has to be short
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		x := &worker{o: o, store: &Store{lab: l.Name, Dir: dir}, log: func(string, ...any) {}, d: d}
-		p, err := x.listenHere(t.Context(), shareapi.PeersSocket)
+		x := &worker{lab: l.Name, o: o, store: &Store{Dir: dir}, log: func(string, ...any) {}, part: p}
+		peers, err := x.listenHere(t.Context(), shareapi.PeersSocket)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go x.servePeers(p)
+		go x.servePeers(peers)
 		all[i] = x
 	}
 	return all
@@ -66,7 +66,7 @@ func sharesOf(t *testing.T) [2]*worker {
 // echo answers at a socket of a node with the node's name and what was sent.
 func (x *worker) echo(t *testing.T, node, socket string) {
 	t.Helper()
-	dir, err := x.store.nodeDir(node)
+	dir, err := x.store.NodeDir(node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestFarSockets(t *testing.T) {
 	all := sharesOf(t)
 	all[1].echo(t, "h1", nodeapi.AgentSocket)
 	all[1].echo(t, "controller1", nodeapi.PeerSocket)
-	f, err := all[0].openPeers(all[0].d)
+	f, err := all[0].openPeers(all[0].part)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,20 +125,20 @@ func (x *trunks) close() error {
 const callAgain = 200 * time.Millisecond
 
 // begin has the links carry frames: this share calls those of machines with higher numbers, and is called by the others.
-func (x *worker) begin(d *Deployed) {
-	if d.trunks == nil {
+func (x *worker) begin(p *labPart) {
+	if p.trunks == nil {
 		return
 	}
-	for to, f := range d.trunks.byFar {
+	for to, f := range p.trunks.byFar {
 		f.t = trunk.New(f.ports)
-		if to < d.share.Own || !d.trunks.enter() {
+		if to < p.share.Own || !p.trunks.enter() {
 			continue
 		}
 		go func() {
-			defer d.trunks.all.Done()
-			ctx := d.trunks.ctx
+			defer p.trunks.all.Done()
+			ctx := p.trunks.ctx
 			for ctx.Err() == nil {
-				c, err := x.dialPeer(ctx, d, to, shareapi.Request{Do: shareapi.Trunk, From: d.share.Own, VNI: d.share.VNI})
+				c, err := x.dialPeer(ctx, p, to, shareapi.Request{Do: shareapi.Trunk, From: p.share.Own, VNI: p.share.VNI})
 				if err == nil {
 					f.carry(ctx, c)
 				} else {
@@ -155,17 +155,15 @@ func (x *worker) begin(d *Deployed) {
 
 // accept serves a connection of another share, and takes the place of one that there is.
 func (x *worker) accept(c net.Conn, q shareapi.Request) error {
-	x.mu.Lock()
-	d := x.d
-	x.mu.Unlock()
+	p, err := x.made()
 	var f *trunkLink
-	if d != nil && d.trunks != nil && q.VNI == d.share.VNI && q.From < d.share.Own {
-		f = d.trunks.byFar[q.From]
+	if err == nil && p.trunks != nil && q.VNI == p.share.VNI && q.From < p.share.Own {
+		f = p.trunks.byFar[q.From]
 	}
-	if f == nil || !d.trunks.enter() {
+	if f == nil || !p.trunks.enter() {
 		return shareapi.Reply(c, shareapi.Answer{}, errors.New("it has no links in user space to that machine"))
 	}
-	defer d.trunks.all.Done()
+	defer p.trunks.all.Done()
 	f.mu.Lock()
 	if f.conn != nil {
 		_ = f.conn.Close() // the other end has given it up
@@ -174,7 +172,7 @@ func (x *worker) accept(c net.Conn, q shareapi.Request) error {
 	if err := shareapi.Reply(c, shareapi.Answer{}, nil); err != nil {
 		return err
 	}
-	f.carry(d.trunks.ctx, c)
+	f.carry(p.trunks.ctx, c)
 	return nil
 }
 

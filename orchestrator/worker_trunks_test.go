@@ -22,7 +22,7 @@ import (
 func trunkEnds(t *testing.T, all [2]*worker) (fds [2]int) {
 	t.Helper()
 	for i, x := range all {
-		s := x.d.share
+		s := x.part.share
 		s.Names, s.VNI, s.Userspace = []string{"m1", "m2"}, 77, []shareapi.Pair{{A: 0, B: 1, Why: "test"}}
 		if s.Peers == nil {
 			s.Peers = &shareapi.Peers{Nodes: []string{"m1", "m2"}}
@@ -31,7 +31,7 @@ func trunkEnds(t *testing.T, all [2]*worker) (fds [2]int) {
 		if x.trunks, err = newTrunks(s); err != nil {
 			t.Fatal(err)
 		}
-		x.d.trunks = x.trunks
+		x.part.trunks = x.trunks
 		node, err := netdev.Private()
 		if err != nil {
 			t.Fatal(err)
@@ -51,8 +51,8 @@ func trunkEnds(t *testing.T, all [2]*worker) (fds [2]int) {
 		})
 		fds[i] = int(files[0].Fd())
 	}
-	all[1].begin(all[1].d) // is called by the other
-	all[0].begin(all[0].d)
+	all[1].begin(all[1].part) // is called by the other
+	all[0].begin(all[0].part)
 	return fds
 }
 

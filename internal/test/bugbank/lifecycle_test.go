@@ -78,7 +78,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestUpStays", root: true,
 		}, {
 			wrong: "One that is interrupted before it has done anything does so",
-			edits: edit("orchestrator/deploy.go", "\t\tif _, ok, serr := d.Store.Get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.Store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.Store.remove())\n"),
+			edits: edit("orchestrator/deploy.go", "\t\tif _, ok, serr := d.Store.Get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.Store.Remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.Store.Remove())\n"),
 			test:  "orchestrator TestUpStays", root: true,
 		}},
 	},
