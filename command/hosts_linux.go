@@ -18,6 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost"
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
@@ -226,9 +227,9 @@ func (p *program) hostCommand() *cli.Command {
 			image := c.String("image")
 			switch {
 			case c.IsSet("share"):
-				return orchestrator.ServeShare(c.Context, c.String("share"), orchestrator.Options{
-					Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say, DialPeer: hosts.DialPeer,
-					ServeProgram: programs.ServeProgram,
+				return multihost.ServeShare(c.Context, c.String("share"), multihost.ShareOptions{
+					Options:  orchestrator.Options{Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say},
+					DialPeer: hosts.DialPeer, ServeProgram: programs.ServeProgram,
 				})
 			case c.Bool("leave"):
 				return daemon.Leave(daemon.Dir)

@@ -22,12 +22,16 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/lockstep"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost"
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
 // engines returns every engine that labs can be under.
 func engines() []engine.Engine {
-	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}, hosts.Engine{State: hostsState(), Folder: orchestrator.Folder}}
+	return []engine.Engine{
+		docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile},
+		multihost.Engine{Spread: hosts.Engine{State: hostsState(), Folder: orchestrator.Folder}},
+	}
 }
 
 // engineOf returns the engine that a lab is to run under: what the command line says, and of containers what the lab file does.

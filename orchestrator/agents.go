@@ -79,6 +79,11 @@ func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*
 	return &Agent{name, conn, nodeapi.NewNodeClient(conn)}, nil
 }
 
+// DialAgent prepares the connection to the agent of a node on another server. Each call ends within callWait.
+func DialAgent(name, target string, more ...grpc.DialOption) (*Agent, error) {
+	return dialAt(name, target, callWait, more...)
+}
+
 // within ends calls that take longer than wait: a node that is stopped, or hangs, would be
 // waited for without end, and nobody would know what for. Each call is an effect that tests
 // may make go wrong.

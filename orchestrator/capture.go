@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,6 +39,42 @@ type tap struct {
 // tapIntervalMs bounds how long a tap sleeps, in milliseconds.
 const tapIntervalMs = 100
 
+// FrameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
+type FrameSource interface {
+	// Receive takes what has come, and after Stop all that comes; n is 0 when nothing has.
+	Receive(take func(mono int64, b []byte)) (n int, err error)
+	// Wait returns when something may have come, or after 100 ms.
+	Wait()
+	// Stop ends the capture: Receive then returns what was seen until now.
+	Stop() error
+	Close() error
+}
+
+// localTap is a source on this machine.
+type localTap struct {
+	p    live.IO
+	f    *os.File
+	mono *live.Monotonic
+}
+
+// Receive takes what the socket has.
+func (t *localTap) Receive(take func(mono int64, b []byte)) (n int, err error) {
+	offset := t.mono.Wall()
+	return t.p.Receive(func(wall int64, b []byte) { take(wall-offset, b) })
+}
+
+// Wait polls the socket.
+func (t *localTap) Wait() {
+	// An interrupted or timed-out wait only looks again.
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(t.p.FD()), Events: unix.POLLIN}}, tapIntervalMs)
+}
+
+// Stop does nothing: the socket has all frames that were seen.
+func (t *localTap) Stop() error { return nil }
+
+// Close closes the socket.
+func (t *localTap) Close() error { return t.f.Close() }
+
 // newTap opens a capture of a port; it is written to w.
 func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
 	port := d.Graph.PortName(e)
@@ -47,7 +84,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	}
 	c, err := traces.NewCapture(w, port, 0, budget)
 	if err != nil {
-		return nil, errors.Join(err, from.close())
+		return nil, errors.Join(err, from.Close())
 	}
 	return &tap{FrameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
@@ -88,12 +125,12 @@ func (t *tap) run(ctx context.Context, max int) error {
 	for {
 		last := ctx.Err() != nil
 		if last {
-			if err := t.stop(); err != nil {
+			if err := t.Stop(); err != nil {
 				return err
 			}
 		}
 		t.mu.Lock()
-		n, err := t.receive(func(mono int64, b []byte) {
+		n, err := t.Receive(func(mono int64, b []byte) {
 			if seen++; max == 0 || seen <= max {
 				if at := t.lab(mono); at >= *t.from {
 					t.out.Bytes(at, at, b)
@@ -111,13 +148,13 @@ func (t *tap) run(ctx context.Context, max int) error {
 			return nil
 		}
 		if n == 0 {
-			t.wait()
+			t.Wait()
 		}
 	}
 }
 
-// close writes what is left.
-func (t *tap) close() error { return errors.Join(t.out.Close(), t.FrameSource.close()) }
+// Close writes what is left.
+func (t *tap) Close() error { return errors.Join(t.out.Close(), t.FrameSource.Close()) }
 
 // Captures are the taps of a run.
 type Captures struct {
@@ -168,7 +205,7 @@ func (k *Captures) Close() error {
 	k.all.Wait()
 	errs := k.errs
 	for i, t := range k.Taps {
-		errs = append(errs, t.close(), k.bufs[i].Flush(), k.files[i].Close())
+		errs = append(errs, t.Close(), k.bufs[i].Flush(), k.files[i].Close())
 	}
 	return errors.Join(errs...)
 }
@@ -203,5 +240,5 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.run(ctx, count), t.close())
+	return errors.Join(t.run(ctx, count), t.Close())
 }

@@ -121,18 +121,18 @@ func (d controllerSetup) bringUpPlane(ctx context.Context, message []byte) error
 	if err := d.startReplicas(ctx, all); err != nil {
 		return err
 	}
-	return d.tellPlane(ctx, message)
+	return TellControllers(ctx, d.Deployed, message)
 }
 
-// tellPlane tells controllers that have been started of their lab.
-func (d controllerSetup) tellPlane(ctx context.Context, message []byte) error {
-	if err := d.openPlane(); err != nil || d.Plane == nil {
+// TellControllers tells controllers that have been started of their lab.
+func TellControllers(ctx context.Context, d *Deployed, message []byte) error {
+	if err := controllerSetupOf(d).openPlane(); err != nil || d.Plane == nil {
 		return err
 	}
 	if _, err := d.Command(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.Options.Engine.Name(), Lowers: LeasesMax}); err != nil {
 		return err
 	}
-	_, err := d.phase(ctx, controller.PhaseStarting)
+	_, err := d.Phase(ctx, controller.PhaseStarting)
 	return err
 }
 
@@ -175,8 +175,8 @@ func (d *Deployed) Command(ctx context.Context, c controller.Command) (controlle
 	return d.Plane.Do(ctx, c)
 }
 
-// phase records how far the deployment has come. It returns the leader's epoch.
-func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error) {
+// Phase records how far the deployment has come. It returns the leader's epoch.
+func (d *Deployed) Phase(ctx context.Context, p string) (epoch uint64, err error) {
 	r, err := d.Command(ctx, controller.Command{Kind: controller.KindPhase, Phase: p})
 	return r.Epoch, err
 }
@@ -194,14 +194,14 @@ func (d agentCalls) configureAll(ctx context.Context, nodes map[int]bool, replic
 	if err := controllerSetupOf(d.Deployed).configureReplicas(ctx, replicas, r); err != nil {
 		return err
 	}
-	epoch, err := d.phase(ctx, controller.PhaseConfiguring)
+	epoch, err := d.Phase(ctx, controller.PhaseConfiguring)
 	if err != nil {
 		return err
 	}
 	if err := d.configure(ctx, nodes, r, epoch); err != nil {
 		return err
 	}
-	_, err = d.phase(ctx, controller.PhaseUp)
+	_, err = d.Phase(ctx, controller.PhaseUp)
 	return err
 }
 

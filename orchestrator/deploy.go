@@ -13,7 +13,6 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,10 +20,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/checksum"
-	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
-	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -42,10 +39,6 @@ type Options struct {
 	Attach map[string]string
 	// Management gives the lab a management network, whatever its file says.
 	Management bool
-	// DialPeer calls, from the process of a machine's share of a lab, the share on another machine.
-	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
-	// ServeProgram runs a program at a node of a machine's share, for a caller on another machine.
-	ServeProgram ProgramServer
 	// Log, if set, receives a line for each step.
 	Log func(format string, args ...any)
 	// Tell, if set, receives what the operator has to know, even where Log is not set.
@@ -67,6 +60,8 @@ type Deployed struct {
 
 	// Partition says which nodes and links this process makes: all, or those of one server's share.
 	Partition Partition
+
+	testbed Testbed // that makes the lab
 }
 
 // Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
@@ -140,7 +135,8 @@ func NewDeployed(l *lab.Lab, o Options) (*Deployed, error) {
 	}
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
 	d.Access, d.Partition = &localNodes{d}, wholeLab{d}
-	if d.Managed(&state{}) {
+	d.testbed = testbedOf(d)
+	if d.WantsManagement() {
 		return d, managementNetworkOf(d).checkManagement()
 	}
 	return d, nil
@@ -171,7 +167,6 @@ func (d deployment) ensure(ctx context.Context) (did Outcome, err error) {
 		}
 		return Repaired, d.Access.Repair(ctx, x)
 	}
-	d.warnMemory()
 	if err := d.bringUp(ctx); err != nil {
 		// The caller's context may be what ended it.
 		return Unchanged, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
@@ -219,7 +214,16 @@ func find(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, d.loadSpread()
+	return d, d.reach()
+}
+
+// reach has Access reach the nodes of a lab that is up.
+func (d *Deployed) reach() error {
+	a, err := d.testbed.Reach()
+	if err == nil {
+		d.Access = a
+	}
+	return err
 }
 
 // Log gives the log a line.
@@ -238,72 +242,45 @@ func (d *Deployed) Announce(format string, args ...any) {
 
 // bringUp makes the whole lab, whatever exists of it already.
 func (d deployment) bringUp(ctx context.Context) error {
-	if e, ok := d.Options.Engine.(engine.Spread); ok {
-		return spreadDeploymentOf(d.Deployed).bringUpSpread(ctx, e)
-	}
 	message, err := labspec.Encode(d.Lab)
 	if err != nil {
 		return err
 	}
-	outside, err := externalHostsOf(d.Deployed).openOutside()
-	if err != nil {
-		return err
-	}
-	if err := d.Options.Engine.Remove(ctx, d.Lab.Name); err != nil {
+	if err := d.testbed.Prepare(ctx); err != nil {
 		return err
 	}
 	if err := d.Store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.Store.write(labFile, checksum.Comment(message)); err != nil {
+	if err := d.Store.Write(labFile, checksum.Comment(message)); err != nil {
 		return err
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.Options.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.Options.Version,
-		Management: d.Managed(&state{}), Attach: d.Options.Attach, Indexes: indexesOf(outside),
+		Management: d.WantsManagement(), Attach: d.Options.Attach,
+	}
+	if st.Indexes, err = d.testbed.Record(); err != nil {
+		return err
 	}
 	if err := d.Store.put(st); err != nil {
 		return err
 	}
+	made, err := d.testbed.Make(ctx, message)
+	if err != nil {
+		return err
+	}
 	begin := time.Now()
-	var nodes []engine.Node
-	for _, n := range d.Graph.Nodes {
-		node, err := d.node(n.Name)
-		if err != nil {
-			return err
-		}
-		nodes = append(nodes, node)
-	}
-	if err := controllerSetupOf(d.Deployed).bringUpPlane(ctx, message); err != nil {
+	if err := agentCallsOf(d.Deployed).connect(ctx); err != nil {
 		return err
 	}
-	if err := d.Options.Engine.Start(ctx, d.Lab.Name, nodes, d.Store.intend); err != nil {
-		return err
-	}
-	started := time.Now()
 	all := map[int]bool{}
 	for i := range d.Graph.Nodes {
 		all[i] = true
 	}
-	links := make([]int, len(d.Graph.Links))
-	for i := range links {
-		links[i] = i
-	}
-	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
-		return err
-	}
-	if err := wiringOf(d.Deployed).wire(ctx, links, all, all, outside); err != nil {
-		return err
-	}
-	wired := time.Now()
-	if err := agentCallsOf(d.Deployed).connect(ctx); err != nil {
-		return err
-	}
 	if err := agentCallsOf(d.Deployed).configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
-	d.Log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
-		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
+	d.Log("%s, agents configured in %v", made, time.Since(begin).Round(time.Millisecond))
 	st.Phase = phaseUp
 	return d.Store.put(st)
 }
@@ -454,23 +431,11 @@ func (d *Deployed) Each(f func(node int) error) error {
 			nodes = append(nodes, i)
 		}
 	}
-	return fewAtOnce(nodes, func(node int) error { return d.Access.Blame(node, f(node)) })
+	return FewAtOnce(nodes, func(node int) error { return d.Access.Blame(node, f(node)) })
 }
 
-// Blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
-func (s *serverNodes) Blame(node int, err error) error {
-	if err == nil {
-		return err
-	}
-	m := &s.placement.Machines[s.placement.At[node]]
-	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
-		return err
-	}
-	return fmt.Errorf("machine %s: %w", m, err)
-}
-
-// fewAtOnce calls f for nodes, a few at a time, and returns what failed.
-func fewAtOnce(nodes []int, f func(node int) error) error {
+// FewAtOnce calls f for nodes, a few at a time, and returns what failed.
+func FewAtOnce(nodes []int, f func(node int) error) error {
 	errs := make([]error, len(nodes))
 	gate := make(chan struct{}, 8)
 	var all sync.WaitGroup

@@ -20,25 +20,25 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// drift lists the parts of a lab that is up which are gone.
-type drift struct {
-	nodes []int // whose processes have ended, or whose repair was not finished
-	links []int // whose interfaces are gone or down, those of such nodes among them
+// Drift lists the parts of a lab that is up which are gone.
+type Drift struct {
+	Nodes []int // whose processes have ended, or whose repair was not finished
+	Links []int // whose interfaces are gone or down, those of such nodes among them
 
-	replicas []string // controllers whose processes have ended
+	Replicas []string // controllers whose processes have ended
 
-	unmanaged []int // hosts whose nodes are there, and not on the management network
+	Unmanaged []int // hosts whose nodes are there, and not on the management network
 }
 
-func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas)+len(x.unmanaged) == 0 }
+func (x *Drift) none() bool { return len(x.Nodes)+len(x.Links)+len(x.Replicas)+len(x.Unmanaged) == 0 }
 
 // affected returns the nodes that need new sockets: they start from scratch.
-func (d deployment) affected(x drift) map[int]bool {
+func (d deployment) affected(x Drift) map[int]bool {
 	all := map[int]bool{}
-	for _, n := range x.nodes {
+	for _, n := range x.Nodes {
 		all[n] = true
 	}
-	for _, k := range x.links {
+	for _, k := range x.Links {
 		all[d.Graph.Links[k].A.Node], all[d.Graph.Links[k].B.Node] = true, true
 	}
 	return all
@@ -64,12 +64,13 @@ func (d deployment) isUp(ctx context.Context) (bool, error) {
 	if !reflect.DeepEqual(old, d.Lab) {
 		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
 	}
-	return true, d.loadSpread()
+	err = d.reach()
+	return err == nil, err
 }
 
 // Drift looks for parts that are gone. A node whose repair was interrupted counts as gone even
 // if it runs: it may have no sockets, or sockets on interfaces that no longer exist.
-func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
+func (l *localNodes) Drift(ctx context.Context) (x Drift, err error) {
 	st, _, err := l.d.Store.Get()
 	if err != nil {
 		return x, err
@@ -84,39 +85,39 @@ func (l *localNodes) Drift(ctx context.Context) (x drift, err error) {
 		n := &l.d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
 		if s == nil || slices.Contains(st.Mending, n.Name) {
-			x.nodes = append(x.nodes, i)
+			x.Nodes = append(x.Nodes, i)
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		if s != nil && l.d.Managed(&st) && managementNetworkOf(l.d).manages(i) {
+		if s != nil && l.d.Managed(&st) && OnManagementNetwork(l.d, i) {
 			on, err := s.Attached(ManagementNet(i))
 			if err != nil {
 				return x, fmt.Errorf("node %s: %w", n.Name, err)
 			}
 			// The kernel takes the links to a bridge away some time after its namespace has gone.
 			if !on || !hub {
-				x.unmanaged = append(x.unmanaged, i)
+				x.Unmanaged = append(x.Unmanaged, i)
 			}
 		}
 		for p, ok := range up {
 			if !ok {
-				x.links = append(x.links, n.Links[p])
+				x.Links = append(x.Links, n.Links[p])
 			}
 		}
 	}
-	slices.Sort(x.links)
-	x.links = slices.Compact(x.links)
-	x.replicas, err = controllerSetupOf(l.d).missingReplicas(ctx)
+	slices.Sort(x.Links)
+	x.Links = slices.Compact(x.Links)
+	x.Replicas, err = controllerSetupOf(l.d).missingReplicas(ctx)
 	return x, err
 }
 
 // Repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
 // are not affected.
-func (l *localNodes) Repair(ctx context.Context, x drift) error {
-	if err := controllerSetupOf(l.d).repairReplicas(ctx, x.replicas); err != nil {
+func (l *localNodes) Repair(ctx context.Context, x Drift) error {
+	if err := controllerSetupOf(l.d).repairReplicas(ctx, x.Replicas); err != nil {
 		return err
 	}
-	if _, err := l.d.phase(ctx, controller.PhaseRepairing); err != nil {
+	if _, err := l.d.Phase(ctx, controller.PhaseRepairing); err != nil {
 		return err
 	}
 	affected := deploymentOf(l.d).affected(x)
@@ -136,7 +137,7 @@ func (l *localNodes) Repair(ctx context.Context, x drift) error {
 		outside[name] = o
 	}
 	var gone []engine.Node
-	for _, n := range x.nodes {
+	for _, n := range x.Nodes {
 		name := l.d.Graph.Nodes[n].Name
 		l.d.Log("node %s is gone: it is started again", name)
 		node, err := deploymentOf(l.d).node(name)
@@ -153,15 +154,15 @@ func (l *localNodes) Repair(ctx context.Context, x drift) error {
 			return err
 		}
 	}
-	for _, k := range x.links {
+	for _, k := range x.Links {
 		l.d.Log("link %s is made again", l.d.Graph.LinkName(k))
 	}
 	managed := maps.Clone(affected)
-	for _, i := range x.unmanaged {
+	for _, i := range x.Unmanaged {
 		l.d.Log("host %s is linked to the management network", l.d.Graph.Nodes[i].Name)
 		managed[i] = true
 	}
-	if err := wiringOf(l.d).wire(ctx, x.links, affected, managed, outside); err != nil {
+	if err := wiringOf(l.d).wire(ctx, x.Links, affected, managed, outside); err != nil {
 		return err
 	}
 	if err := agentCallsOf(l.d).connect(ctx); err != nil {
@@ -171,7 +172,7 @@ func (l *localNodes) Repair(ctx context.Context, x drift) error {
 	if err != nil {
 		return err
 	}
-	if err := agentCallsOf(l.d).configureAll(ctx, affected, x.replicas, rate); err != nil {
+	if err := agentCallsOf(l.d).configureAll(ctx, affected, x.Replicas, rate); err != nil {
 		return err
 	}
 	return deploymentOf(l.d).mending(nil)
@@ -229,47 +230,34 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if e, ok := o.Engine.(engine.Spread); ok && !up {
-		return spreadDeploymentOf(d).writePlacement(ctx, e, w)
+	if !up {
+		return d.testbed.WritePlan(ctx, w, found)
+	}
+	x, err := d.Access.Drift(ctx)
+	if err != nil {
+		return err
 	}
 	var lines []string
-	if up {
-		x, err := d.Access.Drift(ctx)
-		if err != nil {
-			return err
-		}
-		for _, n := range x.nodes {
-			lines = append(lines, "+ node "+d.Graph.Nodes[n].Name)
-		}
-		for _, k := range x.links {
-			lines = append(lines, "+ link "+d.Graph.LinkName(k))
-		}
-		for _, n := range x.unmanaged {
-			lines = append(lines, "+ management network "+d.Graph.Nodes[n].Name)
-		}
-		for _, n := range x.replicas {
-			lines = append(lines, "+ node "+n)
-		}
-		if len(lines) == 0 {
-			lines = append(lines, fmt.Sprintf("%s is up: nothing to do", l.Name))
-		}
-	} else {
-		if _, err := externalHostsOf(d).openOutside(); err != nil {
-			return err
-		}
-		for _, n := range found {
-			lines = append(lines, "- node "+n.Name+" (left over)")
-		}
-		for _, n := range l.Replicas() {
-			lines = append(lines, "+ node "+n)
-		}
-		for _, n := range d.Graph.Nodes {
-			lines = append(lines, "+ node "+n.Name)
-		}
-		for k := range d.Graph.Links {
-			lines = append(lines, "+ link "+d.Graph.LinkName(k))
-		}
+	for _, n := range x.Nodes {
+		lines = append(lines, "+ node "+d.Graph.Nodes[n].Name)
 	}
-	_, err = io.WriteString(w, strings.Join(lines, "\n")+"\n")
+	for _, k := range x.Links {
+		lines = append(lines, "+ link "+d.Graph.LinkName(k))
+	}
+	for _, n := range x.Unmanaged {
+		lines = append(lines, "+ management network "+d.Graph.Nodes[n].Name)
+	}
+	for _, n := range x.Replicas {
+		lines = append(lines, "+ node "+n)
+	}
+	if len(lines) == 0 {
+		lines = append(lines, fmt.Sprintf("%s is up: nothing to do", l.Name))
+	}
+	return writeLines(w, lines)
+}
+
+// writeLines writes lines, each with its end.
+func writeLines(w io.Writer, lines []string) error {
+	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
 }

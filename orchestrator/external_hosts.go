@@ -14,7 +14,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // openOutside looks at the interfaces of all external hosts before anything is made.
@@ -65,16 +64,7 @@ func (d externalHosts) sameAttachments(st *state) (ok bool, err error) {
 		return false, fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
 	}
 	d.Options.Attach = st.Attach
-	if _, spread := d.Options.Engine.(engine.Spread); spread {
-		return true, nil // a machine that has lost an interface says so when a run looks for the device
-	}
-	for _, host := range slices.Sorted(maps.Keys(st.Attach)) {
-		if netdev.Index(st.Attach[host]) != st.Indexes[host] {
-			d.Log("interface %s of %s is not the one that was attached: the lab is brought up again", st.Attach[host], host)
-			return false, nil
-		}
-	}
-	return true, nil
+	return d.testbed.StillAttached(st.Attach, st.Indexes), nil
 }
 
 func indexesOf(all map[string]*netdev.Outside) map[string]int {

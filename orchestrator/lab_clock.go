@@ -129,3 +129,8 @@ func Round2(d float64) float64 {
 	e := math.Pow(10, math.Floor(math.Log10(d))-1)
 	return math.Ceil(d/e) * e
 }
+
+// rateAt returns a rate, which is in the clock here, in that of a node.
+func (d agentCalls) rateAt(node string, r live.Rate) *nodeapi.Rate {
+	return &nodeapi.Rate{Mono: r.Mono + d.Access.Ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
+}

@@ -29,10 +29,11 @@ func ManagementNet(i int) *net.IPNet {
 // hubPath is the file that holds the bridge's namespace.
 func (s *Store) hubPath() string { return filepath.Join(s.Dir, "management") }
 
+// WantsManagement reports whether a management network is asked for.
+func (d *Deployed) WantsManagement() bool { return d.Options.Management || d.Lab.Runtime.Management }
+
 // Managed reports whether the lab has a management network, or is to have one.
-func (d *Deployed) Managed(st *state) bool {
-	return st.Management || d.Options.Management || d.Lab.Runtime.Management
-}
+func (d *Deployed) Managed(st *state) bool { return st.Management || d.WantsManagement() }
 
 // keepManaged records that a lab that is up has a management network from now on, if one is asked for.
 func (d managementNetwork) keepManaged() error {
@@ -47,9 +48,9 @@ func (d managementNetwork) keepManaged() error {
 	return d.Store.put(st)
 }
 
-// manages reports whether a node is on the management network of a lab that has one: hosts on which
+// OnManagementNetwork reports whether a node is on the management network of a lab that has one: hosts on which
 // programs run are.
-func (d managementNetwork) manages(node int) bool {
+func OnManagementNetwork(d *Deployed, node int) bool {
 	n := &d.Graph.Nodes[node]
 	return n.Kind == topo.Host && d.Lab.ExternalHost(n.Name) == nil
 }
@@ -78,7 +79,7 @@ func (d managementNetwork) manage(spaces []*netdev.Namespace, which map[int]bool
 	}
 	defer done()
 	for i := range d.Graph.Hosts {
-		if !which[i] || !d.manages(i) {
+		if !which[i] || !OnManagementNetwork(d.Deployed, i) {
 			continue
 		}
 		if err := failpoint.At("link to management network", func() error { return hub.Attach(spaces[i], i, ManagementNet(i)) }); err != nil {
@@ -117,11 +118,11 @@ func (d managementNetwork) writeHosts() error {
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n")
 	for i := range d.Graph.Hosts {
-		if d.manages(i) {
+		if OnManagementNetwork(d.Deployed, i) {
 			fmt.Fprintf(&b, "%v\t%s\n", managementAddress(i), d.Graph.Nodes[i].Name)
 		}
 	}
-	if err := d.Store.write(hostsFile, []byte(b.String())); err != nil {
+	if err := d.Store.Write(hostsFile, []byte(b.String())); err != nil {
 		return err
 	}
 	path := filepath.Join(d.Store.Dir, hostsFile)

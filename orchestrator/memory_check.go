@@ -8,24 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
-	"github.com/mcastlab/mcastlab/orchestrator/place"
 )
 
 // warnMemory tells the operator of a machine that may not have the memory for a run of the lab. At rest that takes a small part of it, so the
 // lab is brought up all the same.
-func (d deployment) warnMemory() {
+func (t *thisServer) warnMemory() {
 	var i unix.Sysinfo_t
-	if _, ok := d.Options.Engine.(engine.Spread); ok || unix.Sysinfo(&i) != nil { // a lab on several machines is refused; what is not known is not said
-		return
+	if unix.Sysinfo(&i) != nil {
+		return // no warning if the size is unknown
 	}
-	if why := memoryShortage(len(d.Graph.Nodes)+len(d.Lab.Replicas()), i.Totalram*uint64(i.Unit)); why != "" {
-		d.Announce("lab %s: %s", d.Lab.Name, why)
+	if why := memoryShortage(len(t.d.Graph.Nodes)+len(t.d.Lab.Replicas()), i.Totalram*uint64(i.Unit)); why != "" {
+		t.d.Announce("lab %s: %s", t.d.Lab.Name, why)
 	}
 }
 
 // memoryShortage says why so many nodes may not do in a machine's memory, or nothing if they do.
 func memoryShortage(nodes int, memory uint64) string {
-	need := uint64(nodes) * place.NodeMemory
+	need := uint64(nodes) * engine.NodeMemory
 	if need <= memory/5*4 {
 		return ""
 	}

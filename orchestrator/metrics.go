@@ -17,8 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
-
-	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
 // metricsWait bounds how long a node may take to answer with its metrics.
@@ -42,19 +40,11 @@ func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	return writeMetrics(out, all)
 }
 
-// DialMetrics returns what connects to the metrics of a node, wherever it is.
-func (s *serverNodes) DialMetrics(node int) dialer {
-	name := s.d.Graph.Nodes[node].Name
-	return func(ctx context.Context) (net.Conn, error) {
-		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
-	}
-}
-
-// dialer makes a connection.
-type dialer func(ctx context.Context) (net.Conn, error)
+// Dialer makes a connection.
+type Dialer func(ctx context.Context) (net.Conn, error)
 
 // dialerOf returns what connects to a socket.
-func dialerOf(socket string) dialer {
+func dialerOf(socket string) Dialer {
 	return func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
@@ -62,7 +52,7 @@ func dialerOf(socket string) dialer {
 }
 
 // fetchMetrics fetches the metrics of a node.
-func fetchMetrics(ctx context.Context, dial dialer) ([]*dto.MetricFamily, error) {
+func fetchMetrics(ctx context.Context, dial Dialer) ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsWait)
 	defer cancel()
 	t := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}

@@ -53,17 +53,15 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 		names[i] = d.Graph.Nodes[i].Name
 	}
 	each := func(f func(node int) error) error {
-		return d.Access.EachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
+		return d.Access.EachReached(ctx, func(m *engine.Machine, err error) error { return x.reached(ctx, m, err) }, f)
 	}
 	return writeMetrics(out, scrape(ctx, names, d.Access.DialMetrics, each))
 }
 
-// reach reports whether a machine's share of a lab answers, and says so when that has changed.
-func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) error {
-	c, err := d.Options.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+// reached says when it has changed whether a server answers; err is why it does not.
+func (x *Scraper) reached(ctx context.Context, m *engine.Machine, err error) error {
 	switch {
 	case err == nil:
-		err = c.Close()
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("machine %s has not answered for %v", m, scrapeWait)
 	case ctx.Err() != nil:
@@ -84,25 +82,8 @@ func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) err
 	return err
 }
 
-// EachReached calls f for every node of the machines that reach finds, a few of each machine at a time. So no node waits for
-// a machine that is not there.
-func (s *serverNodes) EachReached(reach func(m *engine.Machine) error, f func(node int) error) error {
-	return s.eachMachine(func(i int, m *engine.Machine) error {
-		if err := reach(m); err != nil {
-			return err
-		}
-		var nodes []int
-		for node, at := range s.placement.At {
-			if at == i {
-				nodes = append(nodes, node)
-			}
-		}
-		return fewAtOnce(nodes, f)
-	})
-}
-
 // scrape fetches the metrics of the nodes that answer, and adds which do. It returns what to gather.
-func scrape(ctx context.Context, names []string, dial func(node int) dialer, each func(func(i int) error) error) (all prometheus.Gatherers) {
+func scrape(ctx context.Context, names []string, dial func(node int) Dialer, each func(func(i int) error) error) (all prometheus.Gatherers) {
 	up := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "mcastlab_node_up", Help: "1 if the node has answered with its metrics"}, []string{"node"})
 	got := make([][]*dto.MetricFamily, len(names))
 	_ = each(func(i int) error { // what fails shows as a node that is not up

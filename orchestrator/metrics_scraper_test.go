@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -29,7 +26,7 @@ func TestScrape(t *testing.T) {
 		"h2": filepath.Join(t.TempDir(), "nobody"),
 	}
 	names := []string{"h0", "h1", "h2", "h3"}
-	all := scrape(t.Context(), names, func(i int) dialer { return dialerOf(sockets[names[i]]) }, func(f func(int) error) (err error) {
+	all := scrape(t.Context(), names, func(i int) Dialer { return dialerOf(sockets[names[i]]) }, func(f func(int) error) (err error) {
 		for i := range names[:3] { // h3 is lost
 			err = errors.Join(err, f(i))
 		}
@@ -46,55 +43,45 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// farShares are the shares of two machines, of which the second may be away.
-type farShares struct {
-	engine.Spread
-	sockets map[string]string // of the nodes' metrics
-	away    atomic.Bool
+// twoServers are nodes of which the second and fourth are on a server that may be away.
+type twoServers struct {
+	NodeAccess
+	dial map[int]Dialer
+	away bool
 }
 
-// Dial answers as a share that passes bytes to a node's metrics does.
-func (x *farShares) Dial(ctx context.Context, _ string, m *engine.Machine) (net.Conn, error) {
-	if m.Name == "m1" && x.away.Load() {
-		return nil, fmt.Errorf("machine %s does not answer: no route to host", m)
+// DialMetrics returns what connects to the metrics of a node.
+func (x *twoServers) DialMetrics(node int) Dialer { return x.dial[node] }
+
+// EachReached calls f for the nodes of the servers that answer.
+func (x *twoServers) EachReached(_ context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) (err error) {
+	for i, name := range []string{"m0", "m1"} {
+		m := &engine.Machine{Node: name, Name: name, Address: fmt.Sprint("10.0.0.", i+1)}
+		var why error
+		if x.away && i == 1 {
+			why = fmt.Errorf("machine %s does not answer: no route to host", m)
+		}
+		if reached(m, why) == nil {
+			err = errors.Join(err, f(i), f(i+2))
+		}
 	}
-	near, far := net.Pipe()
-	go func() {
-		defer far.Close()
-		q, err := shareapi.Read(far)
-		if err != nil { // it was only to see who answers
-			return
-		}
-		c, err := dialerOf(x.sockets[q.Node])(ctx)
-		if q.Do != shareapi.Metrics {
-			err = fmt.Errorf("asked for %s", q.Do)
-		}
-		if shareapi.Reply(far, shareapi.Answer{}, err) != nil || err != nil {
-			return
-		}
-		go func() { _, _ = io.Copy(c, far) }() // until the pipe is closed
-		_, _ = io.Copy(far, c)
-		_ = c.Close()
-	}()
-	return near, nil
+	return err
 }
 
-// TestScrapeSpread: the metrics of nodes on several machines are one text. While a machine does not answer its nodes are not
-// up, which is said once, as is that it answers again.
-func TestScrapeSpread(t *testing.T) {
-	x := &farShares{sockets: map[string]string{}}
+// TestScrapeServers: while a server does not answer its nodes are not up, which is said once, as is that it answers again.
+func TestScrapeServers(t *testing.T) {
+	x := &twoServers{dial: map[int]Dialer{}}
 	names := []string{"h0", "h1", "h2", "h3"}
-	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, Options: Options{Engine: x}}
-	for _, name := range names {
+	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, Access: x}
+	for i, name := range names {
 		d.Graph.Nodes = append(d.Graph.Nodes, topo.Node{Name: name})
-		x.sockets[name] = told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n")
+		x.dial[i] = dialerOf(told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n"))
 	}
-	x.sockets["h2"] = filepath.Join(t.TempDir(), "nobody")
-	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 0, 1}, Machines: []engine.Machine{{Node: "a", Name: "m0", Address: "10.0.0.1"}, {Node: "b", Name: "m1", Address: "10.0.0.2"}}}}
+	x.dial[2] = dialerOf(filepath.Join(t.TempDir(), "nobody"))
 	var said []string
 	s := Scraper{Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
 	for i, away := range []bool{false, true, true, false, false} {
-		x.away.Store(away)
+		x.away = away
 		var out strings.Builder
 		if err := s.write(t.Context(), d, &out); err != nil {
 			t.Fatal(err)
@@ -112,7 +99,7 @@ func TestScrapeSpread(t *testing.T) {
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
-	x.away.Store(true)
+	x.away = true
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.write(gone, d, io.Discard); err != nil || len(said) != len(want) {

@@ -19,6 +19,7 @@ import (
 	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/internal/trunk"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -40,19 +41,20 @@ type NodeAccess interface {
 	// Dial prepares the connection to the agent of a node.
 	Dial(node int) (*Agent, error)
 	// DialMetrics returns what connects to the metrics of a node.
-	DialMetrics(node int) dialer
+	DialMetrics(node int) Dialer
 	// Controller returns how a controller is reached.
 	Controller(name string) (controllers.Replica, []grpc.DialOption)
-	// EachReached calls f for all nodes whose servers reach finds.
-	EachReached(reach func(m *engine.Machine) error, f func(node int) error) error
+	// EachReached calls f for all nodes, but those of servers of which reached returns an error: it is called for each of
+	// several servers, with why the server does not answer or nil.
+	EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error
 	// Tap opens a capture at a port.
 	Tap(ctx context.Context, e topo.End) (FrameSource, error)
 	// PortOf returns whether the interface of an external host has a carrier, and its number; 0: it is not there.
 	PortOf(ctx context.Context, host string) (shareapi.Outside, error)
 
 	// Drift looks for parts that are gone, and Repair restores them.
-	Drift(ctx context.Context) (drift, error)
-	Repair(ctx context.Context, x drift) error
+	Drift(ctx context.Context) (Drift, error)
+	Repair(ctx context.Context, x Drift) error
 
 	// Coordinator makes the coordinator of a run in virtual time, and HandOver hands the nodes its memory.
 	Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error)
@@ -78,11 +80,12 @@ type NodeAccess interface {
 	Trunks(ctx context.Context) []Trunk
 }
 
-// serverNodes are the nodes of a lab on several servers.
-type serverNodes struct {
-	d         *Deployed
-	placement *engine.Placement
-	clocks    serverClocks
+// Trunk is what one machine's end of links in user space has carried since the lab was deployed.
+type Trunk struct {
+	Machine string `json:"machine"`
+	To      string `json:"to"` // machine at the other end
+	Error   string `json:"error,omitempty"`
+	trunk.Counters
 }
 
 // localNodes are the nodes of a lab on this server.
@@ -120,7 +123,7 @@ func (l *localNodes) Dial(node int) (*Agent, error) {
 }
 
 // DialMetrics returns what connects to the metrics of a node.
-func (l *localNodes) DialMetrics(node int) dialer {
+func (l *localNodes) DialMetrics(node int) Dialer {
 	return dialerOf(filepath.Join(l.d.Store.NodePath(l.d.Graph.Nodes[node].Name), counters.MetricsSocket))
 }
 
@@ -130,7 +133,7 @@ func (l *localNodes) Controller(name string) (controllers.Replica, []grpc.DialOp
 }
 
 // EachReached calls f for all nodes.
-func (l *localNodes) EachReached(_ func(m *engine.Machine) error, f func(node int) error) error {
+func (l *localNodes) EachReached(_ context.Context, _ func(m *engine.Machine, err error) error, f func(node int) error) error {
 	return l.d.Each(f)
 }
 
@@ -155,7 +158,7 @@ func (l *localNodes) TagKey() []byte { return nil }
 
 // CPUTime returns the CPU time that the lab has taken so far, in seconds.
 func (l *localNodes) CPUTime(ctx context.Context) ([]float64, error) {
-	s, err := cpuTimeHere(ctx, l.d.Options.Engine, l.d.Lab.Name)
+	s, err := CPUTimeHere(ctx, l.d.Options.Engine, l.d.Lab.Name)
 	return []float64{s}, err
 }
 

@@ -5,7 +5,6 @@ package orchestrator
 // The parts of Deployed: what one subject does with a lab that is up, or is to be. Each sees all of it.
 type (
 	deployment        struct{ *Deployed } // brings it up, and takes it down
-	spreadDeployment  struct{ *Deployed } // brings it up on several servers
 	wiring            struct{ *Deployed } // makes its links
 	managementNetwork struct{ *Deployed } // links its hosts beside the fabric
 	externalHosts     struct{ *Deployed } // knows the devices that are hosts of it
@@ -16,7 +15,6 @@ type (
 )
 
 func deploymentOf(d *Deployed) deployment               { return deployment{d} }
-func spreadDeploymentOf(d *Deployed) spreadDeployment   { return spreadDeployment{d} }
 func wiringOf(d *Deployed) wiring                       { return wiring{d} }
 func managementNetworkOf(d *Deployed) managementNetwork { return managementNetwork{d} }
 func externalHostsOf(d *Deployed) externalHosts         { return externalHosts{d} }

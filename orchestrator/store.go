@@ -159,10 +159,11 @@ func (s *Store) put(st state) error {
 	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
 	}
-	return s.write("state.json", checksum.Object(append(b, '\n')))
+	return s.Write("state.json", checksum.Object(append(b, '\n')))
 }
 
-func (s *Store) write(name string, b []byte) error {
+// Write replaces a file of the folder.
+func (s *Store) Write(name string, b []byte) error {
 	path := filepath.Join(s.Dir, name)
 	err := failpoint.At("write "+name, func() error { return replace(osDisk{}, path, b) })
 	if err != nil {
@@ -277,3 +278,6 @@ func LogFile(lab, node string) string {
 	s := &Store{lab: lab, Dir: filepath.Join(StateDir, lab)}
 	return s.NodePath(node) + ".log"
 }
+
+// Folder is where a lab keeps its state.
+func Folder(lab string) string { return filepath.Join(StateDir, lab) }

@@ -218,13 +218,13 @@ func TestDestroyTrouble(t *testing.T) {
 		want    error
 	}{
 		{"an empty folder", nil, broken{}, nil},
-		{"a folder with a state that was not written to its end", func(s *Store) error { return s.write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
+		{"a folder with a state that was not written to its end", func(s *Store) error { return s.Write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
 		{"a lab that is up", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"a lab whose state cannot be written", func(s *Store) error {
 			return errors.Join(up(s), os.Mkdir(filepath.Join(s.Dir, "state.json.tmp"), 0o700), os.WriteFile(filepath.Join(s.Dir, "state.json.tmp", "x"), nil, 0o600))
 		}, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"an engine that does not answer and has the lab", up, broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
-		{"an engine that does not answer and may have the lab", func(s *Store) error { return s.write("state.json", []byte("{")) },
+		{"an engine that does not answer and may have the lab", func(s *Store) error { return s.Write("state.json", []byte("{")) },
 			broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
 		{"an engine that does not answer and never had it", up, broken{name: "c", find: engine.ErrUnavailable}, nil},
 		{"nodes that do not end", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}, remove: sick}, sick},
@@ -345,7 +345,7 @@ func TestUpStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.write(labFile, message), s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}), s.close()); err != nil {
+	if err := errors.Join(s.Write(labFile, message), s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}), s.close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -384,7 +384,7 @@ func TestOtherVersion(t *testing.T) {
 		{"a later message", labFile, `{"schema":"mcastlab/lab/v9","name":"t-version"}`, `read lab: the schema is "mcastlab/lab/v9", and this version reads "mcastlab/lab/v1": `},
 	} {
 		st := state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp, Version: "v0.0.1"}
-		if err := errors.Join(s.open(nil), s.write(c.file, []byte(c.text)), s.put(st), s.close()); err != nil {
+		if err := errors.Join(s.open(nil), s.Write(c.file, []byte(c.text)), s.put(st), s.close()); err != nil {
 			t.Fatal(err)
 		}
 		e := &broken{name: "b"}
@@ -419,7 +419,7 @@ func TestDamagedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := state{Schema: stateSchema, Lab: "x", Engine: "b", Phase: phaseUp, Version: "v1", Leased: 4242}
-	if err := errors.Join(s.put(st), s.write(labFile, checksum.Comment(message))); err != nil {
+	if err := errors.Join(s.put(st), s.Write(labFile, checksum.Comment(message))); err != nil {
 		t.Fatal(err)
 	}
 	read := func() error {

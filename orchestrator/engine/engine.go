@@ -69,6 +69,10 @@ type Engine interface {
 	Logs(ctx context.Context, lab, node string) ([]byte, error)
 }
 
+// NodeMemory is how much memory a node may take of its server in a run, in bytes: one of quickstart has 25 MiB, and messages of its
+// workloads come on top.
+const NodeMemory = 48 << 20
+
 // UID is the user and group that nodes run as: nobody else's.
 const UID = 64420
 

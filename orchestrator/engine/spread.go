@@ -40,6 +40,8 @@ const PlacementFile = "hosts.json"
 // of a lab (package internal/shareapi).
 type Spread interface {
 	Engine
+	// Ready returns why labs cannot be spread here.
+	Ready(ctx context.Context) error
 	// Machines returns those that can take part, why the others do not, and the UDP port of the links between them.
 	Machines(ctx context.Context) (all []Machine, absent []string, port int, err error)
 	// Share starts the process of a machine's share if it does not run.

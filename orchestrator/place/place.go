@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // Machine is where nodes can go.
@@ -17,15 +18,11 @@ type Machine struct {
 	Memory int64 // bytes
 }
 
-// What a node takes of a machine. One of quickstart has 25 MiB in a run, and messages of its workloads come on top. A machine
-// keeps a fifth of its memory for others.
-const (
-	NodeMemory  = 48 << 20
-	memoryShare = 0.8
-)
+// memoryShare is how much of a machine's memory nodes may take: it keeps a fifth for others.
+const memoryShare = 0.8
 
 // room is how many nodes a machine has memory for.
-func (m *Machine) room() int { return int(float64(m.Memory) * memoryShare / NodeMemory) }
+func (m *Machine) room() int { return int(float64(m.Memory) * memoryShare / engine.NodeMemory) }
 
 // Nodes returns the machine of each node. It is an error if the machines together have no room for all.
 func Nodes(g *topo.Graph, machines []Machine) ([]int, error) {
@@ -39,7 +36,7 @@ func Nodes(g *topo.Graph, machines []Machine) ([]int, error) {
 		cores += max(1, machines[i].Cores)
 	}
 	if len(g.Nodes) > room {
-		return nil, fmt.Errorf("%d nodes of %d MiB each do not fit: %d machines have memory for %d of them", len(g.Nodes), NodeMemory>>20, len(machines), room)
+		return nil, fmt.Errorf("%d nodes of %d MiB each do not fit: %d machines have memory for %d of them", len(g.Nodes), engine.NodeMemory>>20, len(machines), room)
 	}
 	for i := range machines {
 		p.fair = append(p.fair, float64(len(g.Nodes)*max(1, machines[i].Cores))/float64(cores))

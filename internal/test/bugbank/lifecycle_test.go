@@ -19,8 +19,8 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "The state is written when the nodes are started",
 			edits: []patch.Edit{
-				{File: "orchestrator/deploy.go", Old: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
-				{File: "orchestrator/deploy.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
+				{File: "orchestrator/deploy.go", Old: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tmade, err := ", New: "\tmade, err := "},
+				{File: "orchestrator/deploy.go", Old: "\tbegin := time.Now()\n\tif err := agentCallsOf", New: "\tif err := d.Store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n\tif err := agentCallsOf"},
 			},
 			test: "orchestrator TestStateFirst", root: true,
 		}},
@@ -52,7 +52,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "A lab whose state was not written to its end is not destroyed",
-			edits: edit("orchestrator/destroy.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
+			edits: edit("orchestrator/destroy.go", "\tlate := false\n", "\tif _, _, err := s.Get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -61,7 +61,7 @@ var lifecycle = []pitfall{
 		seen: "containerlab, core/destroy.go",
 		bugs: []bug{{
 			wrong: "Every folder goes whose name begins like the lab's",
-			edits: edit("orchestrator/store.go", "\tif err := failpoint.At(\"remove state\"", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := failpoint.At(\"remove state\""),
+			edits: edit("orchestrator/store.go", "\tif err := failpoint.At(\"remove state\"", "\tnear, _ := filepath.Glob(s.Dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := failpoint.At(\"remove state\""),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "The lock is given back without a mistake, so there was none",

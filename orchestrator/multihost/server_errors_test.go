@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -21,7 +22,8 @@ func TestBlame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{Graph: g, Lost: make([]atomic.Bool, len(g.Nodes)), Access: &localNodes{}}
+	d := &orchestrator.Deployed{Graph: g, Lost: make([]atomic.Bool, len(g.Nodes))}
+	d.Access = orchestrator.LocalAccess(d)
 	fail := func(i int) error {
 		switch i {
 		case 1:

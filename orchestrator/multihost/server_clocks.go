@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/live"
-	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -138,11 +137,6 @@ func (s *serverNodes) Ahead(node string) int64 {
 	}
 	machine, _ := s.machineOf(node)
 	return s.clocks.all[machine].ahead
-}
-
-// rateAt returns a rate, which is in the clock here, in that of a node.
-func (d agentCalls) rateAt(node string, r live.Rate) *nodeapi.Rate {
-	return &nodeapi.Rate{Mono: r.Mono + d.Access.Ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 
 // ClockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of

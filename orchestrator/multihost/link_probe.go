@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -91,7 +92,7 @@ func (x *worker) probedEnds(ctx context.Context) (all []*linkProbe, err error) {
 	if _, err := p.trunks.await(ctx); err != nil {
 		return nil, err
 	}
-	ends, err := OpenRemoteEnds(ctx, p.Deployed)
+	ends, err := orchestrator.OpenRemoteEnds(ctx, p.Deployed)
 	for _, e := range ends {
 		all = append(all, &linkProbe{link: e.Link, f: e.File, mac: e.MAC})
 	}
@@ -123,7 +124,7 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 	came := make([]map[int]int, len(s.placement.Machines))
 	var open []net.Conn
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := s.d.Options.Engine.(engine.Spread).Dial(ctx, s.d.Lab.Name, m)
+		c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 		if err != nil {
 			return err
 		}

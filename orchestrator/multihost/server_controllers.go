@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 
 	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"google.golang.org/grpc"
 )
 
 // controllerAt returns the machine of a controller.
-func controllerAt(d *Deployed, name string, at []int) (machine int, ok bool) {
+func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int, ok bool) {
 	for i, n := range d.Lab.Replicas() {
 		if n == name && i < len(at) {
 			return at[i], true

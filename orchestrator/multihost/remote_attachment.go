@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -34,12 +34,12 @@ func attachedAt(p *engine.Placement, host, at string) (machine int, name string,
 }
 
 // placeOutside moves the nodes of external hosts to the machines where their interfaces are.
-func (d spreadDeployment) placeOutside(p *engine.Placement) error {
+func (t *testbed) placeOutside(p *engine.Placement) error {
 	used := map[string]string{}
-	for _, host := range slices.Sorted(maps.Keys(d.Options.Attach)) {
-		at := d.Options.Attach[host]
-		if d.Lab.ExternalHost(host) == nil {
-			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, d.Lab.Name, ExternalsOf(d.Lab))
+	for _, host := range slices.Sorted(maps.Keys(t.Options.Attach)) {
+		at := t.Options.Attach[host]
+		if t.Lab.ExternalHost(host) == nil {
+			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, t.Lab.Name, orchestrator.ExternalsOf(t.Lab))
 		}
 		machine, _, err := attachedAt(p, host, at)
 		if err != nil {
@@ -48,12 +48,12 @@ func (d spreadDeployment) placeOutside(p *engine.Placement) error {
 		if other := used[at]; other != "" {
 			return fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, at, other)
 		}
-		node, _ := d.Graph.Find(host)
+		node, _ := t.Graph.Find(host)
 		used[at], p.At[node] = host, machine
 	}
-	for _, host := range d.Lab.Externals() {
-		if d.Options.Attach[host] == "" {
-			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=MACHINE/INTERFACE", host, d.Lab.Name, host)
+	for _, host := range t.Lab.Externals() {
+		if t.Options.Attach[host] == "" {
+			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=MACHINE/INTERFACE", host, t.Lab.Name, host)
 		}
 	}
 	return nil
@@ -72,19 +72,6 @@ func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 		}
 	}
 	return here, nil
-}
-
-// outside returns the interfaces of external hosts on this machine.
-func (p *labPart) outside() (map[string]*netdev.Outside, error) {
-	all := map[string]*netdev.Outside{}
-	for _, host := range slices.Sorted(maps.Keys(p.share.Attach)) {
-		o, err := netdev.OpenOutside(p.share.Attach[host], p.Lab.NICs.MTU+wire.RoCEHeadersMax)
-		if err != nil {
-			return nil, err
-		}
-		all[host] = o
-	}
-	return all, nil
 }
 
 // port tells whether the interface of an external host here has a carrier, and its number.

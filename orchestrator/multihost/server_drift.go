@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"sync"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // Drift looks for the parts that are gone of a lab on several machines.
-func (s *serverNodes) Drift(ctx context.Context) (x drift, err error) {
+func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err error) {
 	found := map[string]shareapi.Node{}
 	var mu sync.Mutex
 	err = s.eachMachine(func(_ int, m *engine.Machine) error {
@@ -40,38 +41,38 @@ func (s *serverNodes) Drift(ctx context.Context) (x drift, err error) {
 		n := &s.d.Graph.Nodes[i]
 		have := found[n.Name]
 		if have.PID == 0 {
-			x.nodes = append(x.nodes, i)
-		} else if managed && managementNetworkOf(s.d).manages(i) && !have.Managed {
-			x.unmanaged = append(x.unmanaged, i)
+			x.Nodes = append(x.Nodes, i)
+		} else if managed && orchestrator.OnManagementNetwork(s.d, i) && !have.Managed {
+			x.Unmanaged = append(x.Unmanaged, i)
 		}
 		for p, k := range n.Links {
 			if p >= len(have.Up) || !have.Up[p] {
-				x.links = append(x.links, k)
+				x.Links = append(x.Links, k)
 			}
 		}
 	}
-	slices.Sort(x.links)
-	x.links = slices.Compact(x.links)
+	slices.Sort(x.Links)
+	x.Links = slices.Compact(x.Links)
 	for _, name := range s.d.Lab.Replicas() {
 		if found[name].PID == 0 {
-			x.replicas = append(x.replicas, name)
+			x.Replicas = append(x.Replicas, name)
 		}
 	}
 	return x, nil
 }
 
 // Repair says what is gone of a lab on several machines.
-func (s *serverNodes) Repair(_ context.Context, x drift) error {
+func (s *serverNodes) Repair(_ context.Context, x orchestrator.Drift) error {
 	var what string
 	switch {
-	case len(x.nodes) > 0:
-		what = fmt.Sprintf("node %s is gone", s.Where(s.d.Graph.Nodes[x.nodes[0]].Name))
-	case len(x.replicas) > 0:
-		what = fmt.Sprintf("node %s is gone", s.Where(x.replicas[0]))
-	case len(x.links) == 0:
-		what = fmt.Sprintf("host %s is not on the management network", s.Where(s.d.Graph.Nodes[x.unmanaged[0]].Name))
+	case len(x.Nodes) > 0:
+		what = fmt.Sprintf("node %s is gone", s.Where(s.d.Graph.Nodes[x.Nodes[0]].Name))
+	case len(x.Replicas) > 0:
+		what = fmt.Sprintf("node %s is gone", s.Where(x.Replicas[0]))
+	case len(x.Links) == 0:
+		what = fmt.Sprintf("host %s is not on the management network", s.Where(s.d.Graph.Nodes[x.Unmanaged[0]].Name))
 	default:
-		what = fmt.Sprintf("link %s is gone", s.d.Graph.LinkName(x.links[0]))
+		what = fmt.Sprintf("link %s is gone", s.d.Graph.LinkName(x.Links[0]))
 	}
 	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", s.d.Lab.Name, what)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"bufio"
@@ -10,47 +10,15 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // A capture at a node of another machine has its socket there. Frames come as they are, each after its length and the instant at which
 // it was seen, in CLOCK_MONOTONIC of that machine. A byte from here ends it: what was seen until then comes, and then a length of 0.
-
-// FrameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
-type FrameSource interface {
-	// receive takes what has come, and after stop all that comes; n is 0 when nothing has.
-	receive(take func(mono int64, b []byte)) (n int, err error)
-	wait() // until something may have come, or for tapIntervalMs
-	stop() error
-	close() error
-}
-
-// localTap is a source on this machine.
-type localTap struct {
-	p    live.IO
-	f    *os.File
-	mono *live.Monotonic
-}
-
-func (t *localTap) receive(take func(mono int64, b []byte)) (n int, err error) {
-	offset := t.mono.Wall()
-	return t.p.Receive(func(wall int64, b []byte) { take(wall-offset, b) })
-}
-
-func (t *localTap) wait() {
-	// An interrupted or timed-out wait only looks again.
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(t.p.FD()), Events: unix.POLLIN}}, tapIntervalMs)
-}
-
-func (t *localTap) stop() error  { return nil }
-func (t *localTap) close() error { return t.f.Close() }
 
 // tappedFrame is a frame of a capture on another machine.
 type tappedFrame struct {
@@ -70,11 +38,14 @@ type remoteTap struct {
 // errEnded is the error of a capture that nobody here has ended.
 var errEnded = errors.New("the share of its machine has ended the capture")
 
+// tapInterval bounds how long a capture waits for frames before it looks whether it is to end.
+const tapInterval = 100 * time.Millisecond
+
 // remoteFrames bounds how many frames wait here.
 const remoteFrames = 256
 
 // Tap opens a capture at a node of another machine.
-func (s *serverNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) {
+func (s *serverNodes) Tap(ctx context.Context, e topo.End) (orchestrator.FrameSource, error) {
 	node := s.d.Graph.Nodes[e.Node].Name
 	m := &s.placement.Machines[s.placement.At[e.Node]]
 	c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
@@ -112,7 +83,8 @@ func (s *serverNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) 
 // frameMax is the largest frame of a capture, in bytes.
 const frameMax = 1 << 16
 
-func (t *remoteTap) receive(take func(mono int64, b []byte)) (n int, err error) {
+// Receive takes the frames that have come over the connection.
+func (t *remoteTap) Receive(take func(mono int64, b []byte)) (n int, err error) {
 	if t.first != nil {
 		take(t.first.mono, t.first.b)
 		t.first, n = nil, 1
@@ -144,17 +116,19 @@ func (t *remoteTap) receive(take func(mono int64, b []byte)) (n int, err error) 
 	return n, nil
 }
 
-func (t *remoteTap) wait() {
+// Wait waits for a frame.
+func (t *remoteTap) Wait() {
 	select {
 	case f, ok := <-t.frames:
 		if ok {
 			t.first = &f
 		}
-	case <-time.After(tapIntervalMs * time.Millisecond):
+	case <-time.After(tapInterval):
 	}
 }
 
-func (t *remoteTap) stop() error {
+// Stop asks the share to send what it has seen, and no more.
+func (t *remoteTap) Stop() error {
 	if t.stopped {
 		return nil
 	}
@@ -163,7 +137,8 @@ func (t *remoteTap) stop() error {
 	return errors.Join(err, t.c.SetReadDeadline(time.Now().Add(peerWait)))
 }
 
-func (t *remoteTap) close() error {
+// Close ends the connection.
+func (t *remoteTap) Close() error {
 	err := t.c.Close()
 	for range t.frames { // until what reads it has ended
 	}
@@ -176,7 +151,7 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || t == nil {
 		return err
 	}
-	defer func() { _ = t.close() }() // it was only read
+	defer func() { _ = t.Close() }() // it was only read
 	over := make(chan bool, 1)
 	go func() {
 		_, err := io.ReadFull(c, make([]byte, 1))
@@ -185,7 +160,7 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 	out := bufio.NewWriterSize(c, 64<<10)
 	for last := false; ; {
 		var sent error
-		n, err := t.receive(func(mono int64, b []byte) {
+		n, err := t.Receive(func(mono int64, b []byte) {
 			head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(len(b))), uint64(mono))
 			if _, sent = out.Write(head); sent == nil {
 				_, sent = out.Write(b)
@@ -205,7 +180,7 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 			return nil
 		}
 		if n == 0 {
-			t.wait()
+			t.Wait()
 		}
 		select {
 		case asked := <-over:
@@ -219,7 +194,7 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 }
 
 // openTap opens a capture at a node of this share.
-func (x *worker) openTap(ctx context.Context, q shareapi.Request) (FrameSource, error) {
+func (x *worker) openTap(ctx context.Context, q shareapi.Request) (orchestrator.FrameSource, error) {
 	p, i, err := x.nodeHere(q.Node)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 const peersLab = "name: t-peers\ntopology: {star: {hosts: 2}}\ncontrollers: 3\n"
@@ -36,8 +37,8 @@ func sharesOf(t *testing.T) [2]*worker {
 		return d.DialContext(ctx, "unix", filepath.Join(all[machine].store.Dir, shareapi.PeersSocket))
 	}
 	for i := range all {
-		o := Options{DialPeer: dial, Log: t.Logf}
-		d, err := NewDeployed(l, o)
+		o := ShareOptions{Options: orchestrator.Options{Log: t.Logf}, DialPeer: dial}
+		d, err := orchestrator.NewDeployed(l, o.Options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,7 @@ func sharesOf(t *testing.T) [2]*worker {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		x := &worker{lab: l.Name, o: o, store: &Store{Dir: dir}, log: func(string, ...any) {}, part: p}
+		x := &worker{lab: l.Name, o: o, store: &orchestrator.Store{Dir: dir}, log: func(string, ...any) {}, part: p}
 		peers, err := x.listenHere(t.Context(), shareapi.PeersSocket)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
@@ -20,56 +20,41 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab/labspec"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
-
-// A lab that is spread over machines has a process on each that makes its share through the local engine, and then passes
-// bytes between the deployer and the nodes. It decides nothing; what the deployer is told of nodes, they tell it.
-
-// Folder is where a lab keeps its state.
-func Folder(lab string) string { return filepath.Join(StateDir, lab) }
 
 // ProgramServer runs a program at a node of this server for a caller on another: it answers the request, and passes
 // what the program reads and writes over the connection.
-type ProgramServer func(ctx context.Context, d *Deployed, c net.Conn, q *shareapi.Request) error
+type ProgramServer func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
 
-// worker is the process of a share.
+// ShareOptions are the options of the process of a share.
+type ShareOptions struct {
+	orchestrator.Options
+	// DialPeer calls the share of the lab on another machine.
+	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
+	// ServeProgram runs a program at a node here, for a caller on another machine.
+	ServeProgram ProgramServer
+}
+
+// worker is the process of a share: it makes the share through the local engine, and then passes bytes between the deployer and the
+// nodes. It decides nothing; what the deployer learns of nodes comes from them.
 type worker struct {
 	lab   string
-	o     Options
-	store *Store
+	o     ShareOptions
+	store *orchestrator.Store
 	log   func(format string, args ...any)
 	mu    sync.Mutex // of what changes the machine
 	part  *labPart   // nil: nothing has been made
 	far   *peerSockets
 
-	// What a start that fails has made of the part, too.
+	// What start makes first: it stays, without a part, if start fails later.
 	trunks *trunks
 	hub    *netdev.Namespace
 }
 
-// labPart is a share that has been made. It is the Partition of its lab.
-type labPart struct {
-	*Deployed
-	share  *shareapi.Share
-	trunks *trunks           // its links in user space to other machines, if it has some
-	hub    *netdev.Namespace // its bridge of the management network, if there is one
-}
-
-// HasNode reports whether a node is on this machine.
-func (p *labPart) HasNode(node int) bool { return p.share.At[node] == p.share.Own }
-
-// HasController reports whether a controller is on this machine.
-func (p *labPart) HasController(name string) bool {
-	at, ok := controllerAt(p.Deployed, name, p.share.Controllers)
-	return ok && at == p.share.Own
-}
-
-// OpenHub returns the bridge, which lives as long as the share.
-func (p *labPart) OpenHub() (*netdev.Namespace, func(), error) { return p.hub, func() {}, nil }
-
 // ServeShare is the process of a machine's share of a lab. It ends with the context.
-func ServeShare(ctx context.Context, lab string, o Options) error {
-	s, err := StoreOf(lab)
+func ServeShare(ctx context.Context, lab string, o ShareOptions) error {
+	s, err := orchestrator.StoreOf(lab)
 	if err != nil {
 		return err
 	}
@@ -133,7 +118,7 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 	case shareapi.Port:
 		a.Outside, err = x.port(q.Node)
 	case shareapi.Busy:
-		a.Busy, err = x.busy(ctx)
+		a.Busy, err = orchestrator.CPUTimeHere(ctx, x.o.Engine, x.lab)
 	case shareapi.Program:
 		return x.program(ctx, c, &q)
 	case shareapi.Groups:
@@ -174,7 +159,7 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 	if err != nil {
 		return err
 	}
-	d, err := NewDeployed(l, x.o)
+	d, err := orchestrator.NewDeployed(l, x.o.Options)
 	if err != nil {
 		return err
 	}
@@ -200,7 +185,7 @@ func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
 	if err := x.makeHub(p); err != nil {
 		return err
 	}
-	if err := StartPartition(ctx, d); err != nil {
+	if err := orchestrator.StartPartition(ctx, d); err != nil {
 		return err
 	}
 	x.part = p
@@ -230,23 +215,7 @@ func (x *worker) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return HandOverSockets(ctx, x.part.Deployed, outside)
-}
-
-// LinkRemote makes the end that is here of a link to another machine: in user space, or of VXLAN.
-func (p *labPart) LinkRemote(link int, end netdev.End) error {
-	k := &p.Graph.Links[link]
-	far := k.B
-	if !p.HasNode(k.A.Node) {
-		far = k.A
-	}
-	to := p.share.At[far.Node]
-	if shareapi.Trunked(p.share.Userspace, p.share.Own, to) {
-		return p.trunks.add(link, to, end)
-	}
-	return netdev.JoinFar(end, netdev.Tunnel{
-		VNI: p.share.VNI + link, Port: p.share.Port, Local: net.ParseIP(p.share.Hosts[p.share.Own]), Remote: net.ParseIP(p.share.Hosts[to]),
-	})
+	return orchestrator.HandOverSockets(ctx, x.part.Deployed, outside)
 }
 
 // look tells which nodes are there, and their interfaces.
@@ -278,7 +247,7 @@ func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
 // interfaces looks which interfaces a node has.
 func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (err error) {
 	if n.Up, err = s.Ports(len(x.part.Graph.Nodes[node].Links)); err == nil && x.hub != nil {
-		n.Managed, err = s.Attached(ManagementNet(node))
+		n.Managed, err = s.Attached(orchestrator.ManagementNet(node))
 	}
 	return err
 }
@@ -405,7 +374,7 @@ func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
 		return nil, err
 	}
 	r.Links = check
-	if err := r.HandOver(func(node int, files []*os.File) error { return HandOverMemory(p.Deployed, node, files) }); err != nil {
+	if err := r.HandOver(func(node int, files []*os.File) error { return orchestrator.HandOverMemory(p.Deployed, node, files) }); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil

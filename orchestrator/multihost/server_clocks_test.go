@@ -1,6 +1,6 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"encoding/binary"
@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -70,20 +71,20 @@ func TestClockOfShare(t *testing.T) {
 	}
 }
 
-// TestRateAt: nodes get the lab's clock in that of their machine.
-func TestRateAt(t *testing.T) {
+// TestAhead: the clock of a node is that of its machine.
+func TestAhead(t *testing.T) {
 	g, err := topo.Star(3, topo.LinkParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Deployed{Graph: g}
+	d := &orchestrator.Deployed{Graph: g}
 	d.Access = &serverNodes{
 		d: d, placement: &engine.Placement{Machines: []engine.Machine{{Cores: 1}, {Cores: 3}}, At: []int{0, 1, 1, 0}},
 		clocks: serverClocks{all: []clockOffset{{ahead: 10, trip: 4}, {ahead: -500, trip: 6, moved: 3}}},
 	}
-	for node, want := range map[string]int64{"h0": 1010, "h1": 500, "h2": 500} {
-		if got := agentCallsOf(d).rateAt(node, live.Rate{Mono: 1000, Dilation: 2}); got.Mono != want || got.Dilation != 2 {
-			t.Errorf("%s gets %v, want it from %d", node, got, want)
+	for node, want := range map[string]int64{"h0": 10, "h1": -500, "h2": -500} {
+		if got := d.Access.Ahead(node); got != want {
+			t.Errorf("the clock of %s is %d ns ahead, want %d", node, got, want)
 		}
 	}
 	if got := d.Access.ClockUncertainty(); got != 4+6+3 {

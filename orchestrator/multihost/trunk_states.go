@@ -1,34 +1,30 @@
 //go:build linux
 
-package orchestrator
+package multihost
 
 import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
-	"github.com/mcastlab/mcastlab/internal/trunk"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Trunk is what one machine's end of links in user space has carried since the lab was deployed.
-type Trunk struct {
-	Machine string `json:"machine"`
-	To      string `json:"to"` // machine at the other end
-	Error   string `json:"error,omitempty"`
-	trunk.Counters
-}
+// trunkStatesWait bounds how long a machine may take to answer with what its links in user space have carried.
+const trunkStatesWait = 10 * time.Second
 
 // Trunks returns those of a lab on several machines, each from both ends; none if the kernel makes all of its links. A machine that does not
 // answer has the reason for it.
-func (s *serverNodes) Trunks(ctx context.Context) (all []Trunk) {
+func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 	if len(s.placement.Userspace) == 0 {
 		return nil
 	}
 	answers, errs := make([]shareapi.Answer, len(s.placement.Machines)), make([]error, len(s.placement.Machines))
 	_ = s.eachMachine(func(i int, m *engine.Machine) error { // each has its error
-		ctx, cancel := context.WithTimeout(ctx, metricsWait)
+		ctx, cancel := context.WithTimeout(ctx, trunkStatesWait)
 		defer cancel()
 		answers[i], errs[i] = s.askShare(ctx, m, shareapi.Request{Do: shareapi.Trunks})
 		return nil
@@ -36,7 +32,7 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []Trunk) {
 	name := func(i int) string { return s.placement.Machines[i].Name }
 	for _, u := range s.placement.Userspace {
 		for _, way := range [][2]int{{u.A, u.B}, {u.B, u.A}} {
-			t := Trunk{Machine: name(way[0]), To: name(way[1])}
+			t := orchestrator.Trunk{Machine: name(way[0]), To: name(way[1])}
 			if err := errs[way[0]]; err != nil {
 				t.Error = err.Error()
 			}
@@ -48,6 +44,6 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []Trunk) {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b Trunk) int { return strings.Compare(a.Machine+" "+a.To, b.Machine+" "+b.To) })
+	slices.SortFunc(all, func(a, b orchestrator.Trunk) int { return strings.Compare(a.Machine+" "+a.To, b.Machine+" "+b.To) })
 	return all
 }

@@ -1,0 +1,190 @@
+//go:build linux
+
+package multihost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// serverNodes are the nodes of a lab on several servers.
+type serverNodes struct {
+	d         *orchestrator.Deployed
+	servers   engine.Spread
+	placement *engine.Placement
+	clocks    serverClocks
+}
+
+// Blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
+func (s *serverNodes) Blame(node int, err error) error {
+	if err == nil {
+		return err
+	}
+	m := &s.placement.Machines[s.placement.At[node]]
+	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
+		return err
+	}
+	return fmt.Errorf("machine %s: %w", m, err)
+}
+
+// eachMachine calls f for all machines of the lab at once.
+func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error {
+	errs := make([]error, len(s.placement.Machines))
+	var all sync.WaitGroup
+	for i := range s.placement.Machines {
+		all.Go(func() { errs[i] = f(i, &s.placement.Machines[i]) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// askShare asks the process of a machine's share something.
+func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
+	if err != nil {
+		return a, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if a, err = shareapi.Ask(c, q); err != nil {
+		err = fmt.Errorf("machine %s: %w", m, err)
+	}
+	_ = c.Close() // nothing is under way
+	return a, err
+}
+
+// callShare calls the process of a machine's share. The connection is what the answer leaves.
+func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
+	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if _, err := shareapi.Ask(c, q); err != nil {
+		_ = c.Close() // nothing is under way
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("machine %s: %w", m, err)
+	}
+	return c, nil
+}
+
+// Where returns the name of a node, with that of its machine if the lab has several.
+func (s *serverNodes) Where(node string) string {
+	at, ok := s.machineOf(node)
+	if !ok {
+		return node
+	}
+	return fmt.Sprintf("%s on machine %s", node, &s.placement.Machines[at])
+}
+
+// ServerOf returns the server of a node or controller of a lab on several.
+func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
+	at, ok := s.machineOf(node)
+	if !ok {
+		return nil, false
+	}
+	return &s.placement.Machines[at], true
+}
+
+// Call calls the server of a node. The connection is what the answer leaves.
+func (s *serverNodes) Call(ctx context.Context, node string, q shareapi.Request) (net.Conn, error) {
+	server, ok := s.ServerOf(node)
+	if !ok {
+		return nil, fmt.Errorf("no machine of lab %s has it", s.d.Lab.Name)
+	}
+	return s.callShare(ctx, server, q)
+}
+
+// Local reports that nodes are on several servers.
+func (s *serverNodes) Local() bool { return false }
+
+// Await does nothing: the servers have waited for their nodes.
+func (s *serverNodes) Await(context.Context) error { return nil }
+
+// machineOf returns the machine of a node or controller of a lab on several.
+func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
+	if i, found := s.d.Graph.Find(node); found {
+		return s.placement.At[i], true
+	}
+	return controllerAt(s.d, node, s.placement.Controllers)
+}
+
+// Dial prepares the connection to the agent of a node, wherever it is.
+func (s *serverNodes) Dial(node int) (*orchestrator.Agent, error) {
+	name := s.d.Graph.Nodes[node].Name
+	m := &s.placement.Machines[s.placement.At[node]]
+	return orchestrator.DialAgent(name, "passthrough:///"+name, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return s.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
+	}))
+}
+
+// DialMetrics returns what connects to the metrics of a node, wherever it is.
+func (s *serverNodes) DialMetrics(node int) orchestrator.Dialer {
+	name := s.d.Graph.Nodes[node].Name
+	return func(ctx context.Context) (net.Conn, error) {
+		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
+	}
+}
+
+// EachReached calls f for every node of the machines whose share answers, a few of each machine at a time. So no node waits for
+// a machine that is not there.
+func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error {
+	return s.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
+		if err == nil {
+			err = c.Close()
+		}
+		if err := reached(m, err); err != nil {
+			return err
+		}
+		var nodes []int
+		for node, at := range s.placement.At {
+			if at == i {
+				nodes = append(nodes, node)
+			}
+		}
+		return orchestrator.FewAtOnce(nodes, f)
+	})
+}
+
+// CPUTime returns the CPU time that the lab has taken so far, in seconds, by machine.
+func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
+	all := make([]float64, len(s.placement.Machines))
+	err := s.eachMachine(func(i int, m *engine.Machine) error {
+		a, err := s.askShare(ctx, m, shareapi.Request{Do: shareapi.Busy})
+		all[i] = a.Busy
+		return err
+	})
+	return all, err
+}
+
+// CPUTimeMost returns the CPU time that the lab has taken between two looks. Of several machines the busiest one counts, as if the others
+// were as busy for their cores: it is the one that keeps up last.
+func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
+	for i := range min(len(from), len(to)) {
+		share := float64(s.Cores()) / float64(max(1, s.placement.Machines[i].Cores))
+		most = max(most, (to[i]-from[i])*share)
+	}
+	return most
+}
+
+// Cores returns how many processor cores the lab has, on all its machines.
+func (s *serverNodes) Cores() (n int) {
+	for i := range s.placement.Machines {
+		n += max(1, s.placement.Machines[i].Cores)
+	}
+	return n
+}
