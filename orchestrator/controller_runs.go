@@ -16,7 +16,7 @@ import (
 // run that was left open, its faults and its leases; for a run in virtual time all faults end, since its
 // nodes are newly built.
 func (d *Deployed) BeginRun(ctx context.Context, dir string, virtual bool) (run string, err error) {
-	if d.Plane == nil {
+	if !d.Plane.HasControllers() {
 		return "", nil
 	}
 	run = fmt.Sprintf("%s/%d", filepath.Base(dir), time.Now().UnixNano())
@@ -36,7 +36,7 @@ const EndWait = 10 * time.Second
 // EndRun tells the controllers that a run has ended. If they do not hear it, it counts as
 // abandoned when the next one begins.
 func (d *Deployed) EndRun(ctx context.Context, run string, err error) {
-	if d.Plane == nil || run == "" {
+	if !d.Plane.HasControllers() || run == "" {
 		return
 	}
 	c := controller.Command{Kind: controller.KindEnd, Run: run}

@@ -56,7 +56,7 @@ type Deployed struct {
 	Store   *Store
 	Nodes   []*Agent      // by node of the graph
 	Lost    []atomic.Bool // by node: it has died, and the run goes on without it
-	Plane   *ControlPlane // of a lab with controllers
+	Plane   ControlPlane  // what decides for the lab
 
 	// Partition says which nodes and links this process makes: all, or those of one server's share.
 	Partition Partition
@@ -134,7 +134,7 @@ func NewDeployed(l *lab.Lab, o Options) (*Deployed, error) {
 		return nil, err
 	}
 	d := &Deployed{Lab: l, Graph: g, Options: o, Store: s, Nodes: make([]*Agent, len(g.Nodes)), Lost: make([]atomic.Bool, len(g.Nodes))}
-	d.Access, d.Partition = &localNodes{d}, wholeLab{d}
+	d.Access, d.Partition, d.Plane = LocalAccess(d), wholeLab{d}, NoControllers(d)
 	d.testbed = testbedOf(d)
 	if d.WantsManagement() {
 		return d, managementNetworkOf(d).checkManagement()
@@ -520,10 +520,8 @@ func (d *Deployed) Close() error {
 			d.Nodes[i] = nil
 		}
 	}
-	if d.Plane != nil {
-		errs = append(errs, d.Plane.close())
-		d.Plane = nil
-	}
+	errs = append(errs, d.Plane.close())
+	d.Plane = NoControllers(d)
 	return errors.Join(errs...)
 }
 

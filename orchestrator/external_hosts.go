@@ -114,8 +114,8 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 		err = d.Store.put(st)
 	}
 	next := st.Leased + 1
-	if d.Plane != nil && err == nil {
-		next, err = d.Plane.next()
+	if err == nil {
+		next, err = d.Plane.nextLease(st.Leased)
 	}
 	return x, d.Graph.Groups.Net() | next, errors.Join(err, d.Store.close())
 }

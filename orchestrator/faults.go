@@ -4,7 +4,6 @@ package orchestrator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -45,16 +44,7 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 	for _, f := range all {
 		f.Origin = int64(origin)
 	}
-	if d.Plane != nil {
-		fabric, plane := split(all)
-		return errors.Join(d.Plane.addFaults(ctx, fabric), d.Plane.AddControl(ctx, plane))
-	}
-	return d.Each(func(i int) error {
-		if _, err := d.Nodes[i].AddFaults(ctx, &nodeapi.FaultList{Faults: all}); err != nil {
-			return fmt.Errorf("apply faults at node %s: %w", d.Nodes[i].Name, err)
-		}
-		return nil
-	})
+	return d.Plane.addFaults(ctx, all)
 }
 
 // Faults returns what is applied, each fault once with the counts of all nodes, in the
@@ -70,7 +60,7 @@ func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error)
 		}
 		return nil
 	})
-	if d.Plane != nil && err == nil {
+	if err == nil {
 		more, perr := d.Plane.faults(ctx)
 		lists, err = append(lists, more...), perr
 	}
@@ -132,15 +122,7 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 	if run, end := runAccessOf(d).activeRun(); run != nil {
 		return doInRun(ctx, run, end, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}})
 	}
-	if d.Plane != nil {
-		return d.Plane.resetFaults(ctx, prefix)
-	}
-	return d.Each(func(i int) error {
-		if _, err := d.Nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix}); err != nil {
-			return fmt.Errorf("reset faults of node %s: %w", d.Nodes[i].Name, err)
-		}
-		return nil
-	})
+	return d.Plane.resetFaults(ctx, prefix)
 }
 
 // Now returns the lab time of a lab that is up.

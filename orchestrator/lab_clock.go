@@ -101,9 +101,7 @@ func (p *LabClock) SetRate(ctx context.Context, dilation float64) (live.Lag, err
 	if err != nil {
 		return total, err
 	}
-	if p.Deployed.Plane != nil {
-		p.Deployed.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return agentCallsOf(p.Deployed).rateAt(name, r) })
-	}
+	p.Deployed.Plane.setRate(ctx, func(name string) *nodeapi.Rate { return agentCallsOf(p.Deployed).rateAt(name, r) })
 	for _, g := range all {
 		if g == nil {
 			continue // of a node that is lost

@@ -17,7 +17,7 @@ import (
 type Leases struct {
 	mu    sync.Mutex
 	Store *Store
-	Plane *ControlPlane
+	Plane ControlPlane
 	Run   string
 }
 
@@ -33,8 +33,8 @@ const LeasesMax = ProgramGroupFirst - 1
 
 // Next leases one to a rank.
 func (l *Leases) Next(ctx context.Context, rank int) (lower uint32, err error) {
-	if l.Plane != nil {
-		r, err := l.Plane.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: l.Plane.lab, Run: l.Run, Holder: fmt.Sprint("rank ", rank)})
+	if l.Plane.HasControllers() {
+		r, err := l.Plane.Do(ctx, controller.Command{Kind: controller.KindLease, Run: l.Run, Holder: fmt.Sprint("rank ", rank)})
 		return r.Lower, err
 	}
 	l.mu.Lock()

@@ -54,7 +54,7 @@ func (d leftoverSearch) leftoversOf(n *counters.Node) (what []string) {
 		}
 	}
 	count(h.Groups, "group", "groups")
-	if d.Plane == nil {
+	if !d.Plane.HasControllers() {
 		count(h.Multicast, "multicast group", "multicast groups")
 	}
 	count(h.QPs, "queue pair", "queue pairs")
@@ -82,7 +82,7 @@ func (d leftoverSearch) leftovers(states []counters.Node) (text string, nodes []
 // tidyBefore removes what an earlier run has left, the faults of its lab file among it; where
 // there are controllers their leader removes those.
 func (d leftoverSearch) tidyBefore(ctx context.Context) error {
-	if d.Plane == nil {
+	if !d.Plane.HasControllers() {
 		if err := d.ResetFaults(ctx, faults.LabPrefix); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (d leftoverSearch) tidyBefore(ctx context.Context) error {
 func (d leftoverSearch) tidyAfter(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
-	if d.Plane == nil {
+	if !d.Plane.HasControllers() {
 		_ = d.ResetFaults(ctx, faults.LabPrefix) // a node that has gone has none
 	}
 	if err := d.tidy(ctx, "the run"); err != nil {

@@ -31,14 +31,14 @@ import (
 // commands come and go.
 func TestLeases(t *testing.T) {
 	s := &Store{lab: "x", Dir: t.TempDir()}
-	if _, err := (&Leases{Store: s}).Next(t.Context(), 0); err == nil {
+	if _, err := (&Leases{Store: s, Plane: NoControllers(nil)}).Next(t.Context(), 0); err == nil {
 		t.Error("a lab that is not up has a McstID")
 	}
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp}); err != nil {
 		t.Fatal(err)
 	}
 	for want := uint32(1); want < 7; {
-		l := &Leases{Store: s} // another command
+		l := &Leases{Store: s, Plane: NoControllers(nil)} // another command
 		for range 2 {
 			got, err := l.Next(t.Context(), 0)
 			if err != nil || got != want {
@@ -50,7 +50,7 @@ func TestLeases(t *testing.T) {
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: LeasesMax}); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := (&Leases{Store: s}).Next(t.Context(), 0); err == nil {
+	if id, err := (&Leases{Store: s, Plane: NoControllers(nil)}).Next(t.Context(), 0); err == nil {
 		t.Errorf("when all are used there is %d", id)
 	}
 }

@@ -54,7 +54,7 @@ func (t *multicastTables) begin(ctx context.Context, group uint32, ips []uint32)
 
 // end takes a group out of the switches.
 func (t *multicastTables) end(ctx context.Context, group uint32) error {
-	if p := t.d.Plane; p != nil {
+	if p := t.d.Plane; p.HasControllers() {
 		return p.EndMulticast(ctx, t.run, group&^wire.MulticastNet)
 	}
 	t.mu.Lock()

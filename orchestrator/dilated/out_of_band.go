@@ -291,7 +291,7 @@ func (b *board) answer(ctx context.Context, c call, m *nodeapi.FromRank) error {
 		if end := q.Multicast.End; end != 0 {
 			return b.lease(c, end, b.tables.end(ctx, end))
 		}
-		if p := b.leases.Plane; p != nil {
+		if p := b.leases.Plane; p.HasControllers() {
 			lower, err := p.Multicast(ctx, b.leases.Run, fmt.Sprint("rank ", c.rank), q.Multicast.Hosts)
 			return b.lease(c, wire.MulticastNet|lower, err)
 		}

@@ -88,6 +88,7 @@ func (l *looks) Done() {}
 // test -race sees whether it may.
 func TestProgressWhileStepping(t *testing.T) {
 	d := &orchestrator.Deployed{Graph: &topo.Graph{}} // no node has a clock to set
+	d.Plane = orchestrator.NoControllers(d)
 	d.Access = orchestrator.LocalAccess(d)
 	p, err := orchestrator.NewLabClock(t.Context(), d, "h0", counters.Rate{Dilation: 1})
 	if err != nil {

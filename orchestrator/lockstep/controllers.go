@@ -38,7 +38,7 @@ func (p *lockstepControllers) begin() (err error) {
 // over ends the faults that the run's timeline has applied to controllers, and tells them of its end.
 func (p *lockstepControllers) over(err error) {
 	d := p.r.d
-	if d.Plane == nil {
+	if !d.Plane.HasControllers() {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(p.r.ctx), orchestrator.EndWait)
@@ -55,7 +55,7 @@ func (r *lockstepRun) leaseGroup() (uint32, error) {
 		return 0, fmt.Errorf("all %d group addresses of the run are used", orchestrator.LeasesMax)
 	}
 	r.lease++
-	if r.d.Plane == nil {
+	if !r.d.Plane.HasControllers() {
 		return r.lease, nil
 	}
 	return r.lease, r.plane.lease(r.lease)

@@ -138,7 +138,7 @@ func (r *lockstepRun) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.d.Plane != nil {
+	if r.d.Plane.HasControllers() {
 		r.coord.Faults().Control = &r.plane
 	}
 	run, row := labspec.Rows(r.d.Lab, specs)
