@@ -10,6 +10,8 @@ import (
 	"net"
 	"path/filepath"
 
+	"google.golang.org/grpc"
+
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/counters"
@@ -21,29 +23,53 @@ import (
 // RunSocket is where the process of a run in virtual time is reached.
 func (s *Store) RunSocket() string { return filepath.Join(s.Dir, "run.sock") }
 
-// activeRun returns the connection to the run in virtual time that is under way, nil if there is none.
-func (d runAccess) activeRun() (nodeapi.RunClient, func() error) {
+// ActiveRun is the run in virtual time that is under way: nodes answer its process alone.
+type ActiveRun interface {
+	// Look returns what the run knows of lab time and faults, and the state of each node, in node order.
+	Look(ctx context.Context) (*nodeapi.LookReply, []counters.Node, error)
+	// Do has the run do something by hand, between two of its rounds.
+	Do(ctx context.Context, acts []*nodeapi.Act) error
+	// Capture writes the frames of a port as pcapng until ctx or the run ends or count frames have passed; 0 is no limit.
+	Capture(ctx context.Context, e topo.End, w io.Writer, count int) error
+	// Close closes the connection; the run goes on.
+	Close() error
+}
+
+// activeRun connects to the run in virtual time that is under way; ok is false if there is none.
+func (d *Deployed) activeRun() (run ActiveRun, ok bool) {
 	socket := d.Store.RunSocket()
 	c, err := net.Dial("unix", socket)
 	if err != nil {
-		return nil, nil // no run, or what a killed one has left: the nodes answer themselves
+		return nil, false // no run, or what a killed one has left: the nodes answer themselves
 	}
 	_ = c.Close() // it was only to see whether a process listens
 	x, err := dial("the run", socket, callWait)
 	if err != nil {
-		return nil, nil
+		return nil, false
 	}
-	return nodeapi.NewRunClient(x.conn), x.conn.Close
+	return &runProcess{d: d, conn: x.conn, client: nodeapi.NewRunClient(x.conn)}, true
 }
 
-// lookAtRun asks the run in virtual time that is under way, if there is one.
-func (d runAccess) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, err error) {
-	run, end := d.activeRun()
-	if run == nil {
-		return nil, nil, nil
+// lookAtRun looks at the run in virtual time that is under way; ok is false if there is none.
+func (d *Deployed) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, ok bool, err error) {
+	run, ok := d.activeRun()
+	if !ok {
+		return nil, nil, false, nil
 	}
-	reply, err = run.Look(ctx, &nodeapi.InspectRequest{})
-	if err = errors.Join(err, end()); err != nil {
+	reply, states, err = run.Look(ctx)
+	return reply, states, true, errors.Join(err, run.Close())
+}
+
+// runProcess is an ActiveRun in another process.
+type runProcess struct {
+	d      *Deployed
+	conn   *grpc.ClientConn
+	client nodeapi.RunClient
+}
+
+// Look asks the process.
+func (r *runProcess) Look(ctx context.Context) (reply *nodeapi.LookReply, states []counters.Node, err error) {
+	if reply, err = r.client.Look(ctx, &nodeapi.InspectRequest{}); err != nil {
 		return nil, nil, fmt.Errorf("look at the run: %w", err)
 	}
 	for _, b := range reply.States {
@@ -56,21 +82,25 @@ func (d runAccess) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, sta
 	return reply, states, nil
 }
 
-// doInRun has the run in virtual time do something by hand.
-func doInRun(ctx context.Context, run nodeapi.RunClient, end func() error, acts []*nodeapi.Act) error {
+// Do calls the process for each act.
+func (r *runProcess) Do(ctx context.Context, acts []*nodeapi.Act) error {
 	for _, a := range acts {
-		if _, err := run.Do(ctx, a); err != nil {
-			return errors.Join(fmt.Errorf("act in the run: %w", err), end())
+		if _, err := r.client.Do(ctx, a); err != nil {
+			return fmt.Errorf("act in the run: %w", err)
 		}
 	}
-	return end()
+	return nil
 }
 
-// captureRun writes the frames of a port, as Deployed.Capture does, while a run in virtual time is under way.
-func (d runAccess) captureRun(ctx context.Context, run nodeapi.RunClient, e topo.End, w io.Writer, count int) error {
+// Close closes the connection.
+func (r *runProcess) Close() error { return r.conn.Close() }
+
+// Capture has the process send the frames of the port.
+func (r *runProcess) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
+	d := r.d
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := run.Capture(ctx, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
+	s, err := r.client.Capture(ctx, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
 	if err != nil {
 		return fmt.Errorf("capture %s: %w", d.Graph.PortName(e), err)
 	}

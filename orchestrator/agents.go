@@ -144,7 +144,7 @@ func (d agentCalls) configure(ctx context.Context, nodes map[int]bool, r live.Ra
 
 // States returns the state that each node reports, in node order.
 func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
-	if look, states, err := runAccessOf(d).lookAtRun(ctx); look != nil || err != nil {
+	if _, states, ok, err := d.lookAtRun(ctx); ok {
 		return states, err
 	}
 	all := make([]counters.Node, len(d.Nodes))
@@ -161,7 +161,7 @@ func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 
 // Look returns the state that each node reports; a node that does not answer is marked as gone.
 func (d *Deployed) Look(ctx context.Context) []counters.Node {
-	if look, states, err := runAccessOf(d).lookAtRun(ctx); look != nil && err == nil {
+	if _, states, ok, err := d.lookAtRun(ctx); ok && err == nil {
 		return states
 	}
 	all := make([]counters.Node, len(d.Nodes))

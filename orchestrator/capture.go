@@ -216,8 +216,8 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	var states *nodeapi.InspectReply
 	var err error
 	for begin := time.Now(); ; {
-		if run, end := runAccessOf(d).activeRun(); run != nil {
-			return errors.Join(runAccessOf(d).captureRun(ctx, run, e, w, count), end())
+		if run, ok := d.activeRun(); ok {
+			return errors.Join(run.Capture(ctx, e, w, count), run.Close())
 		}
 		states, err = d.Nodes[e.Node].Inspect(ctx, nil)
 		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > RestoreWait {

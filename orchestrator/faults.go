@@ -4,6 +4,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,12 +35,12 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 	if len(all) == 0 {
 		return nil
 	}
-	if run, end := runAccessOf(d).activeRun(); run != nil {
+	if run, ok := d.activeRun(); ok {
 		var acts []*nodeapi.Act
 		for _, f := range all { // its times count from the instant at which the run takes it
 			acts = append(acts, &nodeapi.Act{What: &nodeapi.Act_Add{Add: f}})
 		}
-		return doInRun(ctx, run, end, acts)
+		return errors.Join(run.Do(ctx, acts), run.Close())
 	}
 	for _, f := range all {
 		f.Origin = int64(origin)
@@ -50,7 +51,7 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 // Faults returns what is applied, each fault once with the counts of all nodes, in the
 // order in which they were added.
 func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error) {
-	if look, _, err := runAccessOf(d).lookAtRun(ctx); look != nil || err != nil {
+	if look, _, ok, err := d.lookAtRun(ctx); ok {
 		return MergeFaults(look.GetFaults()), err
 	}
 	lists := make([]*nodeapi.FaultList, len(d.Nodes))
@@ -119,15 +120,15 @@ func (d *Deployed) AwaitAgents(ctx context.Context) error {
 
 // ResetFaults removes the faults whose id begins with prefix; all, if it is empty.
 func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
-	if run, end := runAccessOf(d).activeRun(); run != nil {
-		return doInRun(ctx, run, end, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}})
+	if run, ok := d.activeRun(); ok {
+		return errors.Join(run.Do(ctx, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}}), run.Close())
 	}
 	return d.Plane.resetFaults(ctx, prefix)
 }
 
 // Now returns the lab time of a lab that is up.
 func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
-	if look, _, err := runAccessOf(d).lookAtRun(ctx); look != nil || err != nil {
+	if look, _, ok, err := d.lookAtRun(ctx); ok {
 		return vtime.Time(look.GetLab()), err
 	}
 	r, err := d.Nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})

@@ -10,7 +10,6 @@ type (
 	externalHosts     struct{ *Deployed } // knows the devices that are hosts of it
 	controllerSetup   struct{ *Deployed } // starts its controllers
 	agentCalls        struct{ *Deployed } // calls the agents of its nodes
-	runAccess         struct{ *Deployed } // reaches the run in virtual time that is under way
 	leftoverSearch    struct{ *Deployed } // finds and removes what runs have left on its nodes
 )
 
@@ -20,5 +19,4 @@ func managementNetworkOf(d *Deployed) managementNetwork { return managementNetwo
 func externalHostsOf(d *Deployed) externalHosts         { return externalHosts{d} }
 func controllerSetupOf(d *Deployed) controllerSetup     { return controllerSetup{d} }
 func agentCallsOf(d *Deployed) agentCalls               { return agentCalls{d} }
-func runAccessOf(d *Deployed) runAccess                 { return runAccess{d} }
 func leftoverSearchOf(d *Deployed) leftoverSearch       { return leftoverSearch{d} }
