@@ -33,7 +33,7 @@ nightly:                  ## the whole gate, from a bare machine, as root: at mo
 # Packages whose tests ask who runs them, or for programs that not every user has, themselves or in what they test
 # (TestRooted holds the list). The others do the same for every user; command is in test-live. go vet ./... has more to
 # say than go test, so that no target but test has to ask it again.
-ROOTED = drivers/live internal/hosts/daemon drivers/netdev internal/release internal/test/bugbank internal/test/guards internal/test/interop/... lab/reproduce lab/runner lab/search nodeagent/verbs orchestrator/...
+ROOTED = drivers/live drivers/netdev internal/release internal/test/bugbank internal/test/guards internal/test/interop/... lab/reproduce lab/runner lab/search nodeagent/verbs orchestrator/...
 test-root:                ## the tests of which root with Docker and all tools sees more than others
 	MCASTLAB_REQUIRE_TOOLS=1 go test -vet=off $(addprefix ./,$(ROOTED))
 
@@ -55,7 +55,7 @@ test-slice:               ## the day's sixth of the tests of test-live, less tes
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants drivers/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants drivers/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
 	go test -race -vet=off -short -timeout 30m ./drivers/sim -run Parts # labs in parts have a crew; all the others take seven minutes
@@ -72,7 +72,7 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZ = core/wire:FuzzParse orchestrator/programs:FuzzRankOutput core/wire:FuzzParseMRP core/wire:FuzzMembership core/wire:FuzzRegroup virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode internal/test/interop/rcpeer:FuzzMAD rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
-  internal/hosts/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode lab/labspec:FuzzDecode
+  orchestrator/multihost/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode lab/labspec:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time. At
 # times Go takes the end of the time for a failure, which has no failing input (golang/go#75804): then it is tried again.

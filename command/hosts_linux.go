@@ -13,12 +13,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
-	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/multihost"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
-	"github.com/mcastlab/mcastlab/orchestrator/hosts"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/hosts"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // onSwarm runs a verb of hosts on machine i and demands an exit code.

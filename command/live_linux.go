@@ -20,9 +20,9 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
-	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/lockstep"
 	"github.com/mcastlab/mcastlab/orchestrator/multihost"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/hosts"
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 

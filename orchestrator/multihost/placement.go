@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
-	"github.com/mcastlab/mcastlab/orchestrator/place"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/place"
 )
 
 // checkSpread says what of a lab does not go over several machines yet.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // Client asks one machine's daemon.

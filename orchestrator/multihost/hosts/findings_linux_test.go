@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
 // four are machines m1 to m4.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/swarm"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 func opened(t *testing.T) *store {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 const credentialsFile = "credentials.pem"

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // machine is a daemon of a test.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
 // TestClosedPairs: links go in user space between two machines if either way lets no large frames in at the port of links, or at that of the

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
 // NoVXLAN implements engine.Spread. Each machine probes the others at the daemons' port and, unless links of a lab use it there, at that of

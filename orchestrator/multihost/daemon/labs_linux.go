@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // A machine's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/failpoint"
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // StateDir has what the machine keeps that `hosts up` ran on: the authority and this deployer's credentials. It is root's own, and

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // Options are what a daemon needs to know.

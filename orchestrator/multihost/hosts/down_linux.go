@@ -14,9 +14,9 @@ import (
 
 	"github.com/docker/docker/api/types/swarm"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
 // Down takes everything away that Up has made: certificates and daemons on all machines, what is in the Swarm, and the authority. It

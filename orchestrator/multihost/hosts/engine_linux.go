@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/checksum"
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // EngineName is the runtime's name.

@@ -14,9 +14,9 @@ import (
 	"github.com/docker/docker/api/types/swarm"
 
 	"github.com/mcastlab/mcastlab/internal/failpoint"
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // Options are how machines are made a testbed of.

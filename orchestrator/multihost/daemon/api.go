@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // Port is where a daemon listens, for TCP and for UDP, unless `hosts up` is told otherwise. A machine that has no

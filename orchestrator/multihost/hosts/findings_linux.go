@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
 // ClockLimit is how far a machine's clock may be from those of the others. Certificates and the times in logs would bear more;

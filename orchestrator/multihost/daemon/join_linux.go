@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // JoinOptions are what a machine needs to know to get its certificate.
