@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"time"
@@ -56,6 +57,67 @@ func (d agentCalls) open() error {
 
 func (d *Deployed) agentSocket(node string) string {
 	return filepath.Join(d.Store.NodePath(node), nodeapi.AgentSocket)
+}
+
+// startWait bounds how long a node may take to open its sockets. Whether it runs at all is
+// looked at meanwhile.
+const (
+	startWait = time.Minute
+	lookEvery = 250 * time.Millisecond
+)
+
+// runs reports whether a node's process exists.
+func (d agentCalls) runs(ctx context.Context, node string) (bool, error) {
+	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
+	for _, n := range found {
+		if n.Name == node && n.PID > 0 {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// listens waits until a node's agent takes calls: then it has all its sockets open.
+func (d agentCalls) listens(ctx context.Context, node int) error {
+	return d.listensAt(ctx, d.Graph.Nodes[node].Name)
+}
+
+// listensAt is listens of a node by its name.
+func (d agentCalls) listensAt(ctx context.Context, node string) error {
+	path := filepath.Join(d.Store.NodePath(node), nodeapi.AgentSocket)
+	look := time.Now().Add(lookEvery)
+	for until := time.Now().Add(startWait); ; {
+		if c, err := net.Dial("unix", path); err == nil {
+			return c.Close()
+		}
+		if time.Now().After(look) {
+			there, err := d.runs(ctx, node)
+			if err != nil {
+				return err
+			}
+			if !there {
+				return d.died(ctx, node)
+			}
+			if time.Now().After(until) {
+				return fmt.Errorf("node %s runs, but takes no calls after %v: is the machine overloaded?", node, startWait)
+			}
+			look = time.Now().Add(lookEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// died returns an error with the last line in the log of a node that does not answer.
+func (d agentCalls) died(ctx context.Context, node string) error {
+	log, err := d.Options.Engine.Logs(ctx, d.Lab.Name, node)
+	if err != nil || len(log) == 0 {
+		return fmt.Errorf("node %s did not start and left no log", node)
+	}
+	return fmt.Errorf("node %s did not start: %s", node, lastLine(log))
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
