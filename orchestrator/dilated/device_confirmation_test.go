@@ -21,10 +21,10 @@ const endPSN = 3
 func TestHas(t *testing.T) {
 	psn := func(p uint32) *uint32 { return &p }
 	for _, c := range []struct {
-		frameSource bool
-		tappedFrame counters.Device
-		has         bool
-		lacks       string
+		source bool
+		seen   counters.Device
+		has    bool
+		lacks  string
 	}{
 		{false, counters.Device{}, false, "has acknowledged nothing; the last packet has PSN 3"},
 		{false, counters.Device{Acks: 1, AckPSN: 0xffffff}, false, "has acknowledged PSN 16777215; the last packet has PSN 3"},
@@ -38,9 +38,9 @@ func TestHas(t *testing.T) {
 		{true, counters.Device{Answers: 1, AnswerPSN: 3, OwedPSN: psn(3)}, false, "has sent PSN 3 again"},
 		{true, counters.Device{Answers: 1, AnswerPSN: 3, OwedPSN: psn(4)}, true, ""}, // of the next message
 	} {
-		v := deviceView{source: c.frameSource, seen: c.tappedFrame}
+		v := deviceView{source: c.source, seen: c.seen}
 		if has := v.has(endPSN); has != c.has || !has && !strings.Contains(v.lacks(endPSN), c.lacks) {
-			t.Errorf("%+v: %v, %s", c.tappedFrame, has, v.lacks(endPSN))
+			t.Errorf("%+v: %v, %s", c.seen, has, v.lacks(endPSN))
 		}
 	}
 }
@@ -51,10 +51,10 @@ func TestFinished(t *testing.T) {
 	begin := time.Now() // any instant
 	linger := lab.Duration(2 * vtime.Second)
 	type step struct {
-		after       time.Duration
-		tappedFrame counters.Device
-		over        bool
-		lack        bool
+		after time.Duration
+		seen  counters.Device
+		over  bool
+		lack  bool
 	}
 	done := counters.Device{Answers: 5, AnswerPSN: endPSN, Requests: &counters.DeviceRequests{Packets: 9}}
 	again, owed := done, done
@@ -62,8 +62,8 @@ func TestFinished(t *testing.T) {
 	psn := uint32(endPSN)
 	owed.Requests, owed.OwedPSN = again.Requests, &psn
 	for name, c := range map[string]struct { // independent of each other
-		frameSource, last bool
-		steps             []step
+		source, last bool
+		steps        []step
 	}{
 		"receiver":       {steps: []step{{0, counters.Device{}, false, false}, {time.Second, counters.Device{Acks: 1, AckPSN: endPSN, Advances: 1}, true, false}}},
 		"receiver, last": {last: true, steps: []step{{0, counters.Device{Acks: 1, AckPSN: endPSN, Advances: 1}, true, false}}},
@@ -72,16 +72,16 @@ func TestFinished(t *testing.T) {
 			{13 * time.Second, counters.Device{Acks: 2, AckPSN: 1, Advances: 2}, false, false}, {14 * time.Second, counters.Device{Acks: 2, AckPSN: 1, Advances: 2}, true, true},
 		}},
 		"never":      {steps: []step{{5 * time.Second, counters.Device{}, false, false}, {6 * time.Second, counters.Device{}, true, true}}},
-		"root":       {frameSource: true, steps: []step{{0, done, true, false}}},
-		"root, last": {frameSource: true, last: true, steps: []step{{0, done, false, false}, {time.Second, done, false, false}, {2 * time.Second, done, true, false}}},
-		"root asks again": {frameSource: true, last: true, steps: []step{
+		"root":       {source: true, steps: []step{{0, done, true, false}}},
+		"root, last": {source: true, last: true, steps: []step{{0, done, false, false}, {time.Second, done, false, false}, {2 * time.Second, done, true, false}}},
+		"root asks again": {source: true, last: true, steps: []step{
 			{0, done, false, false}, {time.Second, owed, false, false}, {3 * time.Second, again, false, false}, {4 * time.Second, again, false, false}, {5 * time.Second, again, true, false},
 		}},
-		"root is not answered": {frameSource: true, last: true, steps: []step{{0, done, false, false}, {time.Second, owed, false, false}, {7 * time.Second, owed, true, true}}},
+		"root is not answered": {source: true, last: true, steps: []step{{0, done, false, false}, {time.Second, owed, false, false}, {7 * time.Second, owed, true, true}}},
 	} {
-		x := device{view: deviceView{source: c.frameSource, x: lab.External{Wait: lab.Duration(5 * vtime.Second), Linger: &linger}}, end: deviceEnd{since: begin}}
+		x := device{view: deviceView{source: c.source, x: lab.External{Wait: lab.Duration(5 * vtime.Second), Linger: &linger}}, end: deviceEnd{since: begin}}
 		for i, s := range c.steps {
-			x.view.seen = s.tappedFrame
+			x.view.seen = s.seen
 			x.finished(wire.PSN(endPSN), c.last, begin.Add(s.after))
 			if x.end.over != s.over || (x.end.lack != "") != s.lack {
 				t.Errorf("%s, step %d: over %v, lack %q", name, i, x.end.over, x.end.lack)
