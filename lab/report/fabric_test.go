@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/plot"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -192,7 +193,7 @@ func TestMap(t *testing.T) {
 			if _, err := fmt.Sscan(m[1]+" "+m[2]+" "+m[3], &s.x, &s.y, &wide); err != nil {
 				t.Fatal(err)
 			}
-			if seen[s] || s.x+wide > picWidth {
+			if seen[s] || s.x+wide > plot.PageWidth {
 				t.Fatalf("%s: two cells at %v, or beyond the edge", shape, s)
 			}
 			seen[s] = true

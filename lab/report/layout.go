@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/plot"
 )
 
 // Layout is where the picture of a topology has what, below its title and key. Coordinates are
@@ -43,10 +44,12 @@ func Place(g *topo.Graph) Layout {
 // placeLinks places nodes in rows by tier.
 func (f *fabric) placeLinks() Layout {
 	rows := f.tiers()
-	lay := Layout{Wide: picWidth, High: float64((len(rows)-1)*tierStep + boxH + 12), Ways: make([][4]float64, len(f.ways)), Nodes: make([][4]float64, len(f.g.Nodes))}
+	lay := Layout{
+		Wide: plot.PageWidth, High: float64((len(rows)-1)*tierStep + boxH + 12), Ways: make([][4]float64, len(f.ways)), Nodes: make([][4]float64, len(f.g.Nodes)),
+	}
 	x, y := make([]float64, len(f.g.Nodes)), make([]float64, len(f.g.Nodes))
 	for t, row := range rows {
-		pitch := float64(picWidth) / float64(len(row))
+		pitch := float64(plot.PageWidth) / float64(len(row))
 		for k, i := range row {
 			wide := min(pitch-4, 84)
 			x[i], y[i] = pitch*(float64(k)+0.5), float64((len(rows)-1-t)*tierStep)
@@ -78,7 +81,7 @@ func (f *fabric) placeLinks() Layout {
 // placeMap places a cell per link, and before each row a square for its switch. Switches without cells have
 // squares only, and are left out where squares are not wanted.
 func (f *fabric) placeMap(squares bool) Layout {
-	lay := Layout{Map: true, Wide: picWidth, Ways: make([][4]float64, len(f.ways)), Nodes: make([][4]float64, len(f.g.Nodes))}
+	lay := Layout{Map: true, Wide: plot.PageWidth, Ways: make([][4]float64, len(f.ways)), Nodes: make([][4]float64, len(f.g.Nodes))}
 	link := func(i, x, y int) {
 		up, down := 2*i, 2*i+1
 		if a, z := f.g.Links[i].A.Node, f.g.Links[i].B.Node; f.g.Nodes[a].Tier > f.g.Nodes[z].Tier {
@@ -93,7 +96,7 @@ func (f *fabric) placeMap(squares bool) Layout {
 		if len(k.grid) > 0 && !squares {
 			continue // it would be empty
 		}
-		if x > 4 && x+k.wide > picWidth {
+		if x > 4 && x+k.wide > plot.PageWidth {
 			x, y, high = 4, y+high+14, 0
 		}
 		lay.Texts = append(lay.Texts, Label{X: float64(x), Y: float64(y + 10), Text: k.title, Kind: "title"})

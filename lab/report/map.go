@@ -2,13 +2,11 @@ package report
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/plot"
 )
 
 // paint is what a picture of the topology shows by colour, by direction of a link and by node.
@@ -20,9 +18,6 @@ type paint struct {
 	key   string    // in place of the key of colours
 }
 
-// shades is the number of colours beside that of 0.
-const shades = 6
-
 // top returns the largest value.
 func (p *paint) top() (top float64) {
 	for _, v := range slices.Concat(p.ways, p.nodes) {
@@ -31,18 +26,8 @@ func (p *paint) top() (top float64) {
 	return top
 }
 
-// shade returns the colour of a value: 0 for 0, and else 1 to shades.
-func shade(v, top float64) int {
-	if v <= 0 || top <= 0 {
-		return 0
-	}
-	return min(shades, max(1, int(math.Ceil(v/top*shades))))
-}
-
 // Measures of the pictures, in their own units.
 const (
-	picWidth = 960
-	picTop   = 64 // title and key
 	tierMax  = 20 // nodes side by side, beyond which there is no room for their names
 	tierStep = 120
 	boxH     = 24
@@ -61,34 +46,9 @@ func (f *fabric) topology(p *paint) string {
 	return f.drawLinks(p)
 }
 
-// open begins a picture with its title and the key of its colours.
-func (p *paint) open(b *strings.Builder, height int) {
-	fmt.Fprintf(b, `<svg class="topo" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", picWidth, height, html.EscapeString(p.title))
-	fmt.Fprintf(b, `<text x="4" y="16" font-weight="600">%s</text>`+"\n", html.EscapeString(p.title))
-	if p.key != "" {
-		fmt.Fprintf(b, `<text x="4" y="40">%s</text>`+"\n", html.EscapeString(p.key))
-		return
-	}
-	top, x := p.top(), 4
-	for k := range shades + 1 {
-		text := "0"
-		if k > 0 {
-			text = "to " + figure(top*float64(k)/shades)
-		}
-		if k == shades {
-			text += " " + p.unit
-		}
-		fmt.Fprintf(b, `<rect class="f%d" x="%d" y="30" width="16" height="12"/><text x="%d" y="40">%s</text>`+"\n", k, x, x+21, html.EscapeString(text))
-		x += 36 + 8*len(text)
-	}
-}
-
-// figure returns a value with three digits.
-func figure(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
+// heat returns the picture that shows the values on a layout.
+func (p *paint) heat(lay *Layout) plot.Heat {
+	return plot.Heat{Title: p.title, Unit: p.unit, Key: p.key, High: lay.High, Top: p.top()}
 }
 
 // tiers returns the nodes of each tier that has some, hosts first.
@@ -108,26 +68,20 @@ func (f *fabric) tiers() (rows [][]int) {
 // drawLinks draws nodes in rows by tier, and each link as two lines: that on the right in the
 // direction of travel is what is sent there.
 func (f *fabric) drawLinks(p *paint) string {
-	var b strings.Builder
 	lay := f.placeLinks()
-	p.open(&b, picTop+int(lay.High))
-	top := p.top()
+	lines, boxes := make([]plot.HeatLine, len(f.ways)), make([]plot.HeatBox, len(f.g.Nodes))
 	for k := range f.ways {
-		at := lay.Ways[k]
-		fmt.Fprintf(&b, `<path class="s%d" d="M%.1f %.1fL%.1f %.1f"><title>%s: %s %s</title></path>`+"\n", shade(p.ways[k], top), at[0], at[1]+picTop, at[2], at[3]+picTop,
-			html.EscapeString(f.wayName(&f.ways[k])), figure(p.ways[k]), html.EscapeString(p.unit))
+		lines[k] = plot.HeatLine{At: lay.Ways[k], Value: p.ways[k], Name: f.wayName(&f.ways[k])}
 	}
 	for i := range f.g.Nodes {
-		class, said := "box", ""
-		if p.nodes != nil && p.nodes[i] > 0 {
-			class, said = fmt.Sprintf("box b%d", shade(p.nodes[i], top)), fmt.Sprintf(": %s %s", figure(p.nodes[i]), p.unit)
+		t := &lay.Texts[i]
+		boxes[i] = plot.HeatBox{At: lay.Nodes[i], Name: f.g.Nodes[i].Name, X: t.X, Y: t.Y, Text: t.Text}
+		if p.nodes != nil {
+			boxes[i].Value = p.nodes[i]
 		}
-		at, name := lay.Nodes[i], &lay.Texts[i]
-		fmt.Fprintf(&b, `<g><title>%s</title><rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="4"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text></g>`+"\n",
-			html.EscapeString(f.g.Nodes[i].Name+said), class, at[0], at[1]+picTop, at[2], boxH, name.X, name.Y+picTop, html.EscapeString(name.Text))
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	h := p.heat(&lay)
+	return h.Links(lines, boxes)
 }
 
 // block is a part of the map: a pod, or switches that are in none.
@@ -219,47 +173,29 @@ func (k *block) measure() {
 // drawMap draws a cell per link, in the row of its lower switch: its upper half is what goes up,
 // its lower half what goes down to the hosts. A node has a square before its name.
 func (f *fabric) drawMap(p *paint) string {
-	var body strings.Builder
-	cells := make([][]byte, shades+1)
-	top := p.top()
-	put := func(v float64, at [4]float64) { // as fmt would with %.0f: a large lab has 49,152 ways
-		c := &cells[shade(v, top)]
-		for i, n := range [...]float64{at[0], at[1] + picTop, at[2], at[3], at[2]} {
-			*c = strconv.AppendInt(append(*c, [...]string{"M", " ", "h", "v", "h-"}[i]...), int64(math.RoundToEven(n)), 10)
-		}
-		*c = append(*c, 'z')
-	}
 	lay := f.placeMap(p.nodes != nil)
-	for k := range lay.Ways {
-		if lay.Ways[k][2] > 0 {
-			put(p.ways[k], lay.Ways[k])
-		}
-	}
-	if p.nodes != nil {
-		for i := range lay.Nodes {
-			if lay.Nodes[i][2] > 0 {
-				put(p.nodes[i], lay.Nodes[i])
+	var cells []plot.HeatCell
+	put := func(all [][4]float64, values []float64) {
+		for k := range all {
+			if all[k][2] > 0 {
+				cells = append(cells, plot.HeatCell{At: all[k], Value: values[k]})
 			}
 		}
 	}
+	put(lay.Ways, p.ways)
+	if p.nodes != nil {
+		put(lay.Nodes, p.nodes)
+	}
+	texts := make([]plot.HeatText, len(lay.Texts))
 	for i := range lay.Texts {
 		t := &lay.Texts[i]
-		if t.row == nil {
-			fmt.Fprintf(&body, `<text x="%.0f" y="%.0f" font-weight="600">%s</text>`+"\n", t.X, t.Y+picTop, html.EscapeString(t.Text))
-			continue
-		}
-		fmt.Fprintf(&body, `<g><title>%s</title><text class="sm" x="%.0f" y="%.0f">%s</text><rect x="%.0f" y="%.0f" width="%d" height="%d" fill-opacity="0"/></g>`+"\n",
-			html.EscapeString(f.told(p, t.row)), t.X, t.Y+picTop, html.EscapeString(t.Text), t.X, t.Y+picTop-8, t.row.wide, t.row.lines*cellRow)
-	}
-	var b strings.Builder
-	p.open(&b, picTop+int(lay.High))
-	for k := range cells {
-		if len(cells[k]) > 0 {
-			fmt.Fprintf(&b, `<path class="f%d" d="%s"/>`+"\n", k, cells[k])
+		texts[i] = plot.HeatText{X: t.X, Y: t.Y, Text: t.Text}
+		if t.row != nil {
+			texts[i].Wide, texts[i].High, texts[i].More = t.row.wide, t.row.lines*cellRow, f.told(p, t.row)
 		}
 	}
-	b.WriteString(body.String() + "</svg>\n")
-	return b.String()
+	h := p.heat(&lay)
+	return h.Cells(cells, texts)
 }
 
 // told says what a row of the map shows: its largest values.
@@ -274,10 +210,10 @@ func (f *fabric) told(p *paint, r *mapRow) string {
 	}
 	text := f.g.Nodes[r.node].Name
 	if which != "" {
-		text += fmt.Sprintf(": most on %s, %s %s", which, figure(best), p.unit)
+		text += fmt.Sprintf(": most on %s, %s %s", which, plot.Figure(best), p.unit)
 	}
 	if p.nodes != nil && p.nodes[r.node] > 0 {
-		text += fmt.Sprintf("; itself %s", figure(p.nodes[r.node]))
+		text += fmt.Sprintf("; itself %s", plot.Figure(p.nodes[r.node]))
 	}
 	return text
 }

@@ -2,8 +2,6 @@ package report
 
 import (
 	"fmt"
-	"html"
-	"strings"
 
 	"github.com/mcastlab/mcastlab/internal/plot"
 	"github.com/mcastlab/mcastlab/lab"
@@ -82,31 +80,19 @@ func (b *page) explained(r *Run, prefix string) {
 
 // drawParts draws a bar per row, all of the same length, divided into the parts.
 func drawParts(rows []*explain.Row) string {
-	const left, right, step, tall = 250, 110, 24, 16
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="topo" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="where the time went">`+"\n", picWidth, 62+len(rows)*step)
-	b.WriteString(`<text x="4" y="16" font-weight="600">Shares of the mean JCT</text>` + "\n")
-	x := 4
+	all := plot.Shares{Name: "where the time went", Title: "Shares of the mean JCT"}
 	for _, p := range timeParts() {
-		fmt.Fprintf(&b, `<rect fill="%s" x="%d" y="30" width="14" height="12"/><text x="%d" y="41">%s</text>`, p.color, x, x+19, p.name)
-		x += 36 + 8*len(p.name)
+		all.Parts = append(all.Parts, plot.Part{Name: p.name, Color: p.color})
 	}
-	for i, row := range rows {
-		y := 56 + i*step
-		name := clip(fmt.Sprintf("%s %s %v", row.Workload, row.Scheme, lab.Size(row.Bytes)), 34)
-		fmt.Fprintf(&b, "\n"+`<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+13, html.EscapeString(name))
-		at := float64(left)
-		for _, p := range timeParts() {
-			wide := float64(p.of(&row.Times)) / float64(row.Times.JCT) * (picWidth - left - right)
-			if wide <= 0 {
-				continue
-			}
-			fmt.Fprintf(&b, `<rect fill="%s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s %.1f %%</title></rect>`,
-				p.color, at, y, wide, tall, p.name, 100*float64(p.of(&row.Times))/float64(row.Times.JCT))
-			at += wide
+	for _, row := range rows {
+		r := plot.ShareRow{
+			Name: clip(fmt.Sprintf("%s %s %v", row.Workload, row.Scheme, lab.Size(row.Bytes)), 34),
+			All:  float64(row.Times.JCT), Text: number(float64(row.Times.JCT)/float64(row.Messages)/1000) + " us",
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d">%s us</text>`, picWidth-right+8, y+13, number(float64(row.Times.JCT)/float64(row.Messages)/1000))
+		for _, p := range timeParts() {
+			r.Parts = append(r.Parts, float64(p.of(&row.Times)))
+		}
+		all.Rows = append(all.Rows, r)
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return all.SVG()
 }

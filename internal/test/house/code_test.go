@@ -50,6 +50,22 @@ func TestBannedCode(t *testing.T) {
 	}
 }
 
+// TestPictures: topo draws topologies and plot all other pictures, so that they look alike.
+func TestPictures(t *testing.T) {
+	fset, all := sources(t)
+	for _, s := range all {
+		if s.test || s.dir == "core/topo" || s.dir == "internal/plot" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, "<svg") {
+				t.Errorf("%s: a picture: have package plot draw it", fset.Position(l.Pos()))
+			}
+			return true
+		})
+	}
+}
+
 // mutable returns the name of a package variable that is not evidently constant: only
 // unexported tables, compiled expressions and errors are.
 func mutable(d ast.Decl) string {
