@@ -18,8 +18,8 @@ const (
 	stall     = 10 * time.Second // without an iteration: say what it waits on
 )
 
-// progress shows the progress of a run: a bar on a terminal, sparse lines elsewhere.
-type progress struct {
+// progressDisplay shows the progress of a run: a bar on a terminal, sparse lines elsewhere.
+type progressDisplay struct {
 	w        io.Writer
 	bar      *progressbar.ProgressBar
 	start    time.Time
@@ -30,9 +30,9 @@ type progress struct {
 	stepAt   time.Time
 }
 
-func newProgress(w io.Writer) *progress {
+func newProgress(w io.Writer) *progressDisplay {
 	now := time.Now()
-	p := &progress{w: w, start: now, last: now, nextLine: firstLine, stepAt: now}
+	p := &progressDisplay{w: w, start: now, last: now, nextLine: firstLine, stepAt: now}
 	if f, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(w), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(24), progressbar.OptionSetElapsedTime(true))
@@ -41,7 +41,7 @@ func newProgress(w io.Writer) *progress {
 }
 
 // Update implements runner.Progress.
-func (p *progress) Update(s runner.ProgressState) {
+func (p *progressDisplay) Update(s runner.ProgressState) {
 	now := time.Now()
 	if s.Step != p.step {
 		p.step, p.stepAt = s.Step, now
@@ -68,7 +68,7 @@ func (p *progress) Update(s runner.ProgressState) {
 
 // describe returns the progress in words: lab time, its ratio to real time, packet-hops per second,
 // and after a stall what the ranks wait for.
-func (p *progress) describe(s runner.ProgressState, now time.Time) string {
+func (p *progressDisplay) describe(s runner.ProgressState, now time.Time) string {
 	real := now.Sub(p.start).Seconds()
 	ratio := real * 1e6 / max(1e-9, s.LabTime.Microseconds())
 	rate := float64(s.PacketHops) / real
@@ -85,7 +85,7 @@ func (p *progress) describe(s runner.ProgressState, now time.Time) string {
 	return text
 }
 
-func (p *progress) remaining(s runner.ProgressState, now time.Time, elapsed time.Duration) string {
+func (p *progressDisplay) remaining(s runner.ProgressState, now time.Time, elapsed time.Duration) string {
 	if s.PacketHops > 0 && s.AllHops > s.PacketHops {
 		moving := now.Sub(p.movedAt)
 		left := time.Duration(float64(moving) * (float64(s.AllHops)/float64(s.PacketHops) - 1))
@@ -99,7 +99,7 @@ func (p *progress) remaining(s runner.ProgressState, now time.Time, elapsed time
 }
 
 // Done implements runner.Progress.
-func (p *progress) Done() {
+func (p *progressDisplay) Done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
 	}

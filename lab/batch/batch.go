@@ -37,7 +37,7 @@ type Done struct {
 // Run does jobs, so many at a time, and tells how far it has come; say may be nil. Jobs are begun in their order. It
 // goes on after an error and returns all of them; if ctx ends, it begins no more and returns the reason.
 func Run(ctx context.Context, jobs []Job, atATime int, say func(format string, args ...any), do func(ctx context.Context, i int) (Done, error)) error {
-	p := progress{say: say, begun: time.Now(), all: len(jobs)}
+	p := estimate{say: say, begun: time.Now(), all: len(jobs)}
 	for _, j := range jobs {
 		p.left += j.Takes
 	}
@@ -70,8 +70,8 @@ func Run(ctx context.Context, jobs []Job, atATime int, say func(format string, a
 	return errors.Join(failed...)
 }
 
-// progress tells how far a batch has come.
-type progress struct {
+// estimate says how far a batch has come, and how long the rest takes.
+type estimate struct {
 	say   func(format string, args ...any)
 	begun time.Time
 	all   int
@@ -80,7 +80,7 @@ type progress struct {
 	ran   float64 // of them, those of jobs that were not done before
 }
 
-func (p *progress) done(j *Job, d Done) {
+func (p *estimate) done(j *Job, d Done) {
 	p.made++
 	p.left -= j.Takes
 	if p.say == nil {

@@ -7,16 +7,16 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// progress is what the members of a group, except its source, have reported about the current
+// reports are what the members of a group, except its source, have reported about the current
 // message. Each member has the same place in all of the lists.
-type progress struct {
+type reports struct {
 	reached  []bool       // it has answered and its adapter can be reached
 	expected [][]uint32   // the PSN that it expected at each sample, as in answer
 	came     []vtime.Time // when it had the message; 0: it has not
 }
 
-// progressOf returns what some members have answered to a sample.
-func progressOf(c *call, members []int) (p progress) {
+// reportsOf returns what some members have answered to a sample.
+func reportsOf(c *call, members []int) (p reports) {
 	for _, i := range members {
 		a := c.answer(i)
 		if a == nil {
@@ -30,7 +30,7 @@ func progressOf(c *call, members []int) (p progress) {
 
 // lags returns how many packets each member was behind the foremost, on average over the
 // samples that it took.
-func (p progress) lags() []float64 {
+func (p reports) lags() []float64 {
 	sum, n := make([]float64, len(p.expected)), make([]float64, len(p.expected))
 	for k := range samples {
 		at := func(i int) (psn uint32, ok bool) {
@@ -61,7 +61,7 @@ func (p progress) lags() []float64 {
 
 // arrivals returns when the first and the last of the members had the message. Both are 0 if
 // any of them lacks it.
-func (p progress) arrivals() (first, last vtime.Time) {
+func (p reports) arrivals() (first, last vtime.Time) {
 	first = vtime.Never
 	for _, at := range p.came {
 		if at == 0 {
@@ -78,7 +78,7 @@ func (p progress) arrivals() (first, last vtime.Time) {
 // nobody is behind by floor packets, they are instead those that got the message in the second
 // half of the time from the first to the last arrival, provided that this half is at least
 // half of the normal time of a message.
-func (p progress) laggards(floor float64, normal vtime.Duration) (places []int) {
+func (p reports) laggards(floor float64, normal vtime.Duration) (places []int) {
 	lag := p.lags()
 	worst := slices.Max(append(slices.Clone(lag), 0))
 	first, last := p.arrivals()

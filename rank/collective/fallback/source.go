@@ -194,7 +194,7 @@ func (b *Bcast) laggards() (slow []int) {
 	c := b.protocol.tell(step{Kind: kindSample, Seq: b.msg.seq, At: from})
 	members := without(b.epochs.current.members, b.me())
 	floor := max(2, float64(m.rate)/8*m.rtt.Seconds()/float64(m.mtu)/4) // packets: a quarter of those in flight
-	for _, place := range progressOf(c, members).laggards(floor, m.normal(b.msg.n)) {
+	for _, place := range reportsOf(c, members).laggards(floor, m.normal(b.msg.n)) {
 		slow = append(slow, members[place])
 	}
 	return slow

@@ -112,7 +112,7 @@ func TestLags(t *testing.T) {
 			half[k] = missed
 		}
 	}
-	p := progress{expected: [][]uint32{steady(0), steady(120), half, nil, steady(7)[:3]}}
+	p := reports{expected: [][]uint32{steady(0), steady(120), half, nil, steady(7)[:3]}}
 	if got := p.lags(); !slices.Equal(got, []float64{0, 120, 40, 0, 7}) {
 		t.Errorf("lags %v", got)
 	}
@@ -145,7 +145,7 @@ func TestLaggards(t *testing.T) {
 		{"one of one", []member{{unknown: true}}, []int{0}},
 		{"none", nil, nil},
 	} {
-		var p progress
+		var p reports
 		for _, m := range c.members {
 			p.expected, p.came, p.reached = append(p.expected, steady(m.behind)), append(p.came, m.came), append(p.reached, !m.unknown)
 		}
