@@ -12,7 +12,7 @@ verbs:                    ## build libibverbs.so.1 and librdmacm.so.1 in bin/ver
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
 
-# Rules of the tree that no lab is brought up or run for: style, pages, lists of this file.
+# Rules of the tree that no lab is brought up for: style, pages, lists of this file, keys of the lab file.
 house:                    ## tests of the tree: style, pages, lists
 	go test -vet=off ./internal/test/house
 	go test -vet=off ./internal/test/bugbank ./internal/test/sweeps -run 'TestBank$$|TestSwept'
