@@ -65,10 +65,10 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	return c, c.bringUp(psn, c.answer())
 }
 
-// greet tells the peer the queue pair and the PSN that it sends from, and returns that.
+// greet sends the peer the queue pair and its start PSN, and returns that PSN.
 //
-// Connect is in three, and what greet and bringUp are not on the stack while the rank waits: in a large job all ranks
-// wait at once.
+// Connect is split in three to keep the variables of greet and bringUp off the stack while the rank waits: in a large
+// job all ranks wait at once.
 func (c *Conn) greet() wire.PSN {
 	r := c.r
 	psn := r.startPSN(fmt.Sprintf("psn/%d", c.peer))

@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Budget is how many bytes all captures of a run may write together.
+// Budget is the number of bytes that all captures of a run may write together.
 type Budget struct {
 	Left int64
 	Cut  uint64 // frames that no longer fitted
@@ -35,7 +35,7 @@ type Capture struct {
 	err    error
 }
 
-// blockOverhead is what pcapng adds to a frame.
+// blockOverhead is the size of the header and trailer that pcapng puts around a frame.
 const blockOverhead = 32
 
 // NewCapture starts a capture of the named port. slack bounds how late a frame may come after
@@ -97,7 +97,7 @@ func (c *Capture) write(h queue.Due[[]byte]) {
 	}
 }
 
-// Flush makes what was written so far readable.
+// Flush writes buffered frames, so that readers see all of them.
 func (c *Capture) Flush() error {
 	if err := c.w.Flush(); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write capture: %w", err)
@@ -105,7 +105,7 @@ func (c *Capture) Flush() error {
 	return c.err
 }
 
-// Close writes what is held back and flushes.
+// Close writes the frames that are still buffered and flushes.
 func (c *Capture) Close() error {
 	for c.held.Len() > 0 {
 		c.write(c.held.Pop())

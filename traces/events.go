@@ -1,5 +1,4 @@
-// Package traces writes what a run leaves behind: events as JSON lines, captures that
-// Wireshark opens.
+// Package traces writes the records of a run: events as JSON lines, captures that Wireshark opens.
 package traces
 
 import (
@@ -33,9 +32,8 @@ type note struct {
 // lab in real time writes from many goroutines: those that follow its nodes, and the one that
 // runs its workloads. So all methods are safe for concurrent use.
 type Events struct {
-	// Rotate, if set, sets aside the file that is full, which has the given number of lines. It
-	// returns the next file, and how many lines of older files were deleted to make room for
-	// it.
+	// Rotate, if set, sets aside the file that is full, which has the given number of lines. It returns
+	// the next file, and the number of lines of older files that were deleted to make room for it.
 	Rotate func(lines uint64) (next io.Writer, lost uint64, err error)
 
 	mu      sync.Mutex
@@ -79,7 +77,7 @@ func (e *Events) put(b []byte) {
 	}
 }
 
-// rotate goes on in another file. The lock is held.
+// rotate continues in another file. The caller holds the lock.
 func (e *Events) rotate() bool {
 	e.end()
 	if err := e.w.Flush(); e.err == nil {
@@ -145,7 +143,7 @@ func (e *Events) Close() error {
 	return e.err
 }
 
-// Flush makes what was written so far readable.
+// Flush writes buffered events, so that readers see all of them.
 func (e *Events) Flush() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +152,7 @@ func (e *Events) Flush() {
 	}
 }
 
-// Cut returns how many events were left out for size.
+// Cut returns the number of events left out because of the size limit.
 func (e *Events) Cut() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

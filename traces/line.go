@@ -86,14 +86,14 @@ type Line struct {
 	Iteration int      `json:"iteration,omitempty"`
 	Hosts     []string `json:"hosts,omitempty"`    // of the ranks
 	Received  []int64  `json:"received,omitempty"` // by rank, when it had everything; -1: it was the source
-	Ended     int64    `json:"ended,omitempty"`    // when the last rank went on
+	Ended     int64    `json:"ended,omitempty"`    // when the last rank resumed
 	Source    int64    `json:"source,omitempty"`   // when the source was done
 
 	Sum string `json:"crc32c,omitempty"` // of all lines before the end
 }
 
-// Lines writes trace.jsonl. A line is complete or absent. Lines beyond the size limit are
-// counted, and a line gives their number. The last line says how many are before it.
+// Lines writes trace.jsonl. A line is complete or absent. Lines beyond the size limit are counted, and
+// a line gives their number. The last line gives the number of lines before it.
 type Lines struct {
 	mu      sync.Mutex // nodes and the run itself write
 	w       *bufio.Writer
@@ -138,7 +138,7 @@ func (l *Lines) bytes(b []byte) {
 	}
 }
 
-// Flush makes what was written so far readable.
+// Flush writes buffered lines, so that readers see all of them.
 func (l *Lines) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *Lines) flush() {
 	}
 }
 
-// Close writes how many lines were cut and the end line, and flushes.
+// Close writes the number of lines that were cut and the end line, and flushes.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,5 +176,5 @@ func (l *Lines) last(v *Line) {
 	}
 }
 
-// Cut returns how many lines were left out for size.
+// Cut returns the number of lines left out because of the size limit.
 func (l *Lines) Cut() int { return l.cut }

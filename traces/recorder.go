@@ -16,16 +16,16 @@ type Recorder struct {
 	next  machine.Tracer // gets events, too; may be nil
 	out   func(*Line)
 	runs  map[flow]*run
-	order []*run // of runs, so that what is written does not depend on the map
+	order []*run // of runs, so that the output does not depend on the order of the map
 	free  []vtime.Time
 	waits []int // by port, as the last line had it
 }
 
-// QueueStep is how many bytes more or less a queue must hold for a line, if not a quarter of what it held: one or two
-// packets that come and go are none.
+// QueueStep is the change of a queue, in bytes, for which a line is written, if it is more than a quarter of the
+// earlier length. One or two packets that come and go cause no line.
 const QueueStep = 8 << 10
 
-// flow is what packets that follow each other have in common.
+// flow holds the fields that consecutive packets have in common.
 type flow struct {
 	port     int
 	packet   string

@@ -10,10 +10,10 @@ import (
 //
 // # How a waiting task wakes
 //
-// Cores call nobody, so a task that waits cannot leave a callback with them. It takes the completions that are there,
-// finds what it waits for or not, and parks (Host.Park). After each input to the NIC or the agent (a frame, a timer, a
-// call of a task) the runtime compares News with the value for which it has last woken the host's tasks. If they differ,
-// it keeps the new value and wakes all of them, and each looks again for what it waits for.
+// Cores call nobody, so a task that waits cannot leave a callback with them. It takes the completions in the queue,
+// checks its condition, and parks (Host.Park). After each input to the NIC or the agent (a frame, a timer, a call of a
+// task) the runtime compares News with the value for which it has last woken the host's tasks. If they differ, it keeps
+// the new value and wakes all of them, and each checks its condition again.
 //
 //   - No wake-up is lost: the value is that of the last waking, or of the task's last look, and not that of the moment at
 //     which it parked. What comes between its look and its Park wakes it at once.

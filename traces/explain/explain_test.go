@@ -93,13 +93,13 @@ const (
 	mtu      = 4096
 )
 
-// wireTime is how long a message takes a link.
+// wireTime returns the time that a message occupies a link.
 func wireTime(bytes int) int64 {
 	return int64(bytes+overhead*max(1, (bytes+mtu-1)/mtu)) * byteTime
 }
 
-// lastTime is how long one packet of the message does that a hop waits for: store and
-// forward. The short last packet catches up with the full one before it.
+// lastTime returns the time of the one packet that a hop waits for: store and forward. The short last
+// packet catches up with the full one before it.
 func lastTime(bytes int) int64 { return int64(min(bytes, mtu)+overhead) * byteTime }
 
 const twoLeaves = "topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}\ntrace: messages\n"
@@ -224,7 +224,7 @@ func TestIncast(t *testing.T) {
 	}
 }
 
-// TestCNPs: a story tells of congestion notifications at both their ends.
+// TestCNPs: a story mentions congestion notifications at both their ends.
 func TestCNPs(t *testing.T) {
 	text := "name: marked\ntopology: {star: {hosts: 4}}\ntrace: messages\nswitches: {ecn: {enabled: true, kmin: 8KB, kmax: 32KB}}\nnics: {congestion: dcqcn}\n" +
 		"workloads:\n  - program: {name: incast}\n"
@@ -406,8 +406,8 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestTruncated: no part of a trace is taken for the whole of it, wherever it was cut, and
-// what is read of it is said not to be all. Neither is one that lacks lines in between.
+// TestTruncated: part of a trace is never taken for the whole, wherever it was cut: its stories are
+// marked as incomplete. The same holds for a trace that lacks lines in between.
 func TestTruncated(t *testing.T) {
 	_, rep := simulate(t, "name: cut\ntopology: {star: {hosts: 3}}\ntrace: messages\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [5kB], iterations: 1}\n")
 	text, err := os.ReadFile(filepath.Join(rep.RunDir, runner.TraceFile))

@@ -1,9 +1,9 @@
 // Package explain reads the trace of a run (trace.jsonl). For each message it shows what
 // happened to it and how its time divides into parts.
 //
-// A message is what a workload says it is (an iteration of a scheme), or else a work request.
-// Its time is split along its critical path: from the instant at which its last receiver had
-// it, back to when it began, at each step to the event that was waited for last.
+// A message is an iteration of a scheme, if the workload marks them, or else a work request. Its time
+// is split along its critical path: from the instant at which its last receiver had it back to its
+// start, at each step to the event that was waited for last.
 package explain
 
 import (
@@ -25,8 +25,8 @@ type Trace struct {
 	Messages []*Message
 	Gaps     []traces.Line // nodes from which no further lines came
 	Cut      int           // lines beyond the size limit
-	// Incomplete says what is missing of the file. It is empty if the file has its end line and
-	// all lines before it.
+	// Incomplete describes what the file lacks. It is empty if the file has its end line and all lines
+	// before it.
 	Incomplete string
 
 	nodes     []*node
@@ -55,7 +55,7 @@ type node struct {
 	mine  map[*Message][]completion // those of a message
 }
 
-// port is a transmitter and what it sent, in the order of time.
+// port is a transmitter and the packets it sent, in the order of time.
 type port struct {
 	node, num  int
 	to, toPort int
@@ -95,7 +95,7 @@ type flow struct {
 	lane     int
 }
 
-// laneKey is where packets go: to a queue pair, or to a group, whose leaves rewrite
+// laneKey identifies the destination of packets: a queue pair, or a group, whose leaves rewrite
 // addresses.
 type laneKey struct {
 	src, dst string
@@ -134,8 +134,8 @@ type receipt struct {
 	at   int64
 }
 
-// completion is what a host may have waited for: a message that came, or a request of its
-// own that ended.
+// completion is an event that a host may have waited for: the arrival of a message, or the end of a
+// request of its own.
 type completion struct {
 	at       int64
 	x        *transfer
@@ -169,7 +169,7 @@ type Receiver struct {
 	node int
 }
 
-// Bounds of what a line may say: ports of a node, packets of a run.
+// Bounds of the values of a line: ports of a node, packets of a run.
 const (
 	portsMax = 1 << 12
 	countMax = 1 << 24
@@ -303,8 +303,8 @@ func (t *Trace) port(name string, num int) *port {
 }
 
 // isGroup reports whether an address is a group's whose packets switches rewrite. A trace does not
-// say which network McstIDs come from. But hosts and switches are 10.0.0.0 to 10.253.255.255, and
-// the other unicast addresses of a lab are groups'.
+// record the network of McstIDs. But hosts and switches are 10.0.0.0 to 10.253.255.255, and the other
+// unicast addresses of a lab are groups'.
 func isGroup(addr string) bool {
 	a, err := netip.ParseAddr(addr)
 	if err != nil {
@@ -495,5 +495,5 @@ func union(all []span) (out []span) {
 	return out
 }
 
-// psnMask is where packet numbers come around.
+// psnMask bounds packet numbers; they wrap beyond it.
 const psnMask = uint32(wire.PSNMask)

@@ -45,9 +45,9 @@ type exporter struct {
 	named map[[2]int]bool
 }
 
-// WritePerfetto writes the trace as JSON for ui.perfetto.dev: a process per node, tracks for
-// messages, queue pairs, ports and pauses, slices for what was sent, and an arrow from each
-// slice of a message's packets to that at the next node.
+// WritePerfetto writes the trace as JSON for ui.perfetto.dev: a process per node, tracks for messages,
+// queue pairs, ports and pauses, slices for transmissions, and an arrow from each slice of a message's
+// packets to that at the next node.
 func (t *Trace) WritePerfetto(w io.Writer) error {
 	x := &exporter{t: t, w: bufio.NewWriter(w), first: true, named: map[[2]int]bool{}}
 	x.text(`{"displayTimeUnit":"ns","otherData":{"format":"Trace Event Format","made-by":"mcastlab trace"},"traceEvents":[` + "\n")
@@ -239,7 +239,7 @@ func (x *exporter) train(p *port, c *train) {
 	}
 }
 
-// events writes what nodes reported, and losses, as instants.
+// events writes the events that nodes reported, and losses, as instants.
 func (x *exporter) events() {
 	for i := range x.t.events {
 		e := &x.t.events[i]

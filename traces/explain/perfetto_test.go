@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// traceEvent is what the Trace Event Format says of the phases used here: M has a name that
-// is one of a list and args; X has ts and dur, and those of a thread are nested or apart; i
-// has ts and a scope; s and f have ts and an id, one of each, f with bp e, and lie within an
-// X of their thread.
+// traceEvent is an event of the Trace Event Format, whose rules for the phases used here are: M has a
+// name that is one of a list and args; X has ts and dur, and those of a thread are nested or apart; i
+// has ts and a scope; s and f have ts and an id, one of each, f with bp e, and lie within an X of their
+// thread.
 type traceEvent struct {
 	Name, Cat, Ph, BP, S string
 	TS, Dur              *float64

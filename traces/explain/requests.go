@@ -103,7 +103,7 @@ func (s *sender) last(steps *uint64, psn uint32, at int64) (index int, ok bool) 
 	return 0, false
 }
 
-// after returns how many requests had been posted by an instant.
+// after returns the number of requests posted before an instant.
 func after(all []*transfer, at int64) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].posted > at })
 }
@@ -119,7 +119,8 @@ func (t *Trace) transferBy(node, lane int, psn uint32, at int64) *transfer {
 	return t.byLane[lane].by(&t.steps, node, psn, at)
 }
 
-// streamKey is what packets of one stream at a port share: on a host the message of their data, else kind and lane.
+// streamKey identifies the packets of one stream at a port: on a host by the message of their data, else by kind
+// and lane.
 type streamKey struct {
 	message *Message
 	kind    string

@@ -100,7 +100,7 @@ func TestUnderWayPaused(t *testing.T) {
 	}
 }
 
-// TestTooMany: a table that would take too long says what it lacks.
+// TestTooMany: a table that would take too long names the part that it lacks.
 func TestTooMany(t *testing.T) {
 	tr, err := Read(written(t, underWay(100)))
 	if err != nil {

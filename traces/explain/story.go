@@ -16,7 +16,7 @@ type Event struct {
 	Text string `json:"text"`
 }
 
-// Story is what happened to one message.
+// Story is the history of one message.
 type Story struct {
 	Schema  string     `json:"schema"`
 	Message *Message   `json:"message"`
@@ -45,12 +45,12 @@ type teller struct {
 	m     *Message
 	s     *Story
 	lanes map[int]*transfer // of data, with the first request on each
-	back  map[int]bool      // of what comes back
+	back  map[int]bool      // packets on the way back
 	group map[string]bool
 	ports map[*port]bool // that the message passed
 }
 
-// Story tells what happened to a message.
+// Story returns the history of a message.
 func (t *Trace) Story(m *Message) *Story {
 	c := teller{
 		t: t, m: m, s: &Story{Schema: StorySchema, Message: m, Got: m.Receivers}, lanes: map[int]*transfer{}, back: map[int]bool{},
@@ -74,7 +74,7 @@ func (c *teller) say(at int64, node, what, format string, args ...any) {
 	c.s.Events = append(c.s.Events, Event{at, node, what, fmt.Sprintf(format, args...)})
 }
 
-// requests tells of the work requests, those on one connection or group in one line.
+// requests describes the work requests, those on one connection or group in one line.
 func (c *teller) requests() {
 	count, bytes, packets := map[int]int{}, map[int]int64{}, map[int]int{}
 	var order []int
@@ -130,13 +130,13 @@ func (c *teller) mine(f *flow, x *packet) bool {
 	return (c.back[f.lane] || c.lanes[f.lane] != nil) && x.start >= c.m.Start && x.start <= c.m.ended
 }
 
-// passing is what one node let pass.
+// passing lists the packets that one node forwarded.
 type passing struct {
 	first, last int64
 	count       int
 }
 
-// packets tells of first and last hops, repeats and congestion notifications.
+// packets describes first and last hops, repeats and congestion notifications.
 func (c *teller) packets() {
 	for _, n := range c.t.nodes {
 		var pass passing
@@ -155,7 +155,7 @@ func (c *teller) packets() {
 	}
 }
 
-// flow tells of the packets of one flow at one port.
+// flow describes the packets of one flow at one port.
 func (c *teller) flow(n *node, p *port, f *flow, all []int32, pass *passing) {
 	w := walk{t: c.t}
 	var burst []uint32
@@ -224,7 +224,7 @@ func psns(all []uint32) string {
 	return strings.Join(words, ", ")
 }
 
-// events tells of losses and of what nodes reported meanwhile.
+// events describes losses and the events that nodes reported meanwhile.
 func (c *teller) events() {
 	for i := range c.t.events {
 		e := &c.t.events[i]
@@ -253,7 +253,7 @@ func (c *teller) lost(e *traces.Line) {
 	c.say(e.At, e.Node, "lost", "%s packet with PSN %d, by a fault on the link from %s", e.Packet, e.PSN, from)
 }
 
-// event tells of one event, if it has to do with the message.
+// event describes one event, if it has to do with the message.
 func (c *teller) event(e *traces.Line) {
 	id := c.t.node(e.Node)
 	host := c.t.nodes[id].ip != ""

@@ -25,7 +25,7 @@ func (t *Trace) List() *List {
 	return l
 }
 
-// gaps says what is missing of the trace.
+// gaps lists the missing parts of the trace.
 func (t *Trace) gaps() (all []string) {
 	if t.Incomplete != "" {
 		all = append(all, t.Incomplete)
@@ -57,7 +57,7 @@ func table(w io.Writer, align uint, rows [][]string) error {
 	return nil
 }
 
-// warn writes what is missing of a trace.
+// warn writes a warning for each missing part of a trace.
 func warn(w io.Writer, gaps []string, cut int) error {
 	for _, g := range gaps {
 		if _, err := fmt.Fprintf(w, "GAP: %s\n", g); err != nil {
@@ -116,7 +116,7 @@ func many(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// title says what a message is.
+// title returns the name of a message in a heading.
 func (m *Message) title() string {
 	s := fmt.Sprintf("Message %d: ", m.ID)
 	if m.Workload != "" {
@@ -281,7 +281,7 @@ func (t *Table) WriteText(w io.Writer) error {
 	return table(w, tabwriter.AlignRight, rows)
 }
 
-// share writes a time and how much of the whole it is.
+// share formats a time and its share of the whole.
 func share(ps, part, sum int64) string {
 	if part == 0 {
 		return "-"

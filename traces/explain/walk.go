@@ -83,8 +83,8 @@ func (t *Trace) Explain(m *Message) (e Explanation, ok bool) {
 	return Explanation{w.parts, w.path}, true
 }
 
-// slack is by how much the records of two nodes of a running lab may disagree, in
-// picoseconds: clocks count nanoseconds.
+// slack is the difference, in picoseconds, by which the records of two nodes of a running lab may
+// disagree: clocks count nanoseconds.
 const slack = 10_000
 
 // walk goes back in time along a message's critical path.
@@ -117,7 +117,7 @@ func (w *walk) place(p *port) string {
 	return w.t.nodes[p.node].name + ":" + strconv.Itoa(p.num)
 }
 
-// host goes back from what a host did now to what it had waited for, and so on.
+// host goes back from an action of a host to the event for which it had waited, and so on.
 func (w *walk) host(id int) {
 	for w.now > w.m.Start {
 		n := w.t.nodes[id]
@@ -180,7 +180,7 @@ func (w *walk) transfer(id int, c completion) (host int, ok bool) {
 	return 0, false
 }
 
-// back returns the lane of what comes back for a request.
+// back returns the lane of the packets that come back for a request.
 func (w *walk) back(x *transfer) int {
 	if w.t.groups[x.lane] {
 		return x.lane
@@ -194,8 +194,8 @@ type hop struct {
 	i int
 }
 
-// filter says which packets are meant: of a kind and lane; any, those of a request, the one
-// with a number, or those from a number on.
+// filter selects packets: of a kind and lane; any, those of a request, the one with a number, or those
+// from a number on.
 type filter struct {
 	kind string
 	lane int
@@ -266,7 +266,7 @@ func (w *walk) last(p *port, f filter, at func(*packet) int64) (best int, ok boo
 	return best, ok
 }
 
-// ready is what let a packet be sent: it was posted on a host, or it came.
+// ready is the event that let a packet be sent: it was posted on a host, or it arrived.
 type ready struct {
 	at   int64
 	host bool
@@ -299,9 +299,8 @@ func (w *walk) network(h hop, wire bool) (host int, ok bool) {
 	}
 }
 
-// queue goes back from when a packet began to leave a port to when it was ready to: what
-// the port did meanwhile is what it waited for. Behind packets of its own message it goes
-// on with those.
+// queue goes back from when a packet began to leave a port to when it was ready to: it waited for the
+// port's other packets of that time. Behind packets of its own message the walk continues with those.
 func (w *walk) queue(h hop) (r ready, ok bool) {
 	p, cur := h.p, h.i
 	if r, ok = w.ready(p, cur); !ok {
@@ -359,7 +358,7 @@ func (w *walk) stream(p *port, cur int) []int32 {
 func isData(f *flow) bool { return f.kind == traces.PacketData }
 
 // others returns the first of the packets up to k that a port sent after an instant and that are all of other streams
-// than packet cur, if the port was not paused meanwhile and what it stood still counts as theirs. Behind thousands of
+// than packet cur, if the port was not paused meanwhile and its idle time counts as theirs. Behind thousands of
 // requests each of them waits for all before it.
 func (w *walk) others(p *port, cur, k int, from int64) int {
 	from = max(from, w.m.Start)
@@ -377,7 +376,7 @@ func (w *walk) others(p *port, cur, k int, from int64) int {
 	return min(k, max(first, sort.Search(len(p.sent), func(i int) bool { return p.sent[i].start >= from })))
 }
 
-// ready returns what let packet i of a port be sent.
+// ready returns the event that let packet i of a port be sent.
 func (w *walk) ready(p *port, i int) (r ready, ok bool) {
 	x := &p.sent[i]
 	f := &w.t.flows[x.flow]
@@ -394,8 +393,8 @@ func (w *walk) ready(p *port, i int) (r ready, ok bool) {
 	return ready{at: h.p.sent[h.i].landed(), hop: h}, true
 }
 
-// merged returns what a switch made a packet of a group of: feedback of what its paths
-// said, a sum of what members sent; the last of it.
+// merged returns the input from which a switch made a packet of a group: for feedback the feedback of
+// its paths, for a sum the parts of members; the last of them.
 func (w *walk) merged(p *port, x *packet, f *flow) (h hop, ok bool) {
 	if f.kind != traces.PacketAck && f.kind != traces.PacketNak {
 		return w.cause(p.node, x, filter{kind: f.kind, lane: f.lane, any: true})
@@ -408,8 +407,8 @@ func (w *walk) merged(p *port, x *packet, f *flow) (h hop, ok bool) {
 	return w.cause(p.node, x, filter{kind: traces.PacketData, lane: f.lane, any: true})
 }
 
-// made returns what let a host send a packet: a post; of an acknowledgement or an answer
-// the packet it answers.
+// made returns the event that let a host send a packet: a post or, for an acknowledgement or an answer,
+// the packet that it answers.
 func (w *walk) made(p *port, x *packet, f *flow) (r ready, ok bool) {
 	switch f.kind {
 	case traces.PacketData, traces.PacketRead:
@@ -445,7 +444,7 @@ func (w *walk) made(p *port, x *packet, f *flow) (r ready, ok bool) {
 	return ready{at: h.p.sent[h.i].landed(), hop: h}, true
 }
 
-// cause returns the last of the packets meant that had come to a node when a packet began.
+// cause returns the last of the selected packets that had reached a node when a packet began.
 func (w *walk) cause(id int, x *packet, f filter) (hop, bool) {
 	then := *w
 	then.now = x.start
