@@ -21,8 +21,8 @@ type Recorder struct {
 	waits []int // by port, as the last line had it
 }
 
-// QueueStep is the change of a queue, in bytes, for which a line is written, if it is more than a quarter of the
-// earlier length. One or two packets that come and go cause no line.
+// QueueStep is the smallest change of a queue, in bytes, for which a line is written; for a long queue it is a
+// quarter of the earlier length. One or two packets that come and go cause no line.
 const QueueStep = 8 << 10
 
 // flow holds the fields that consecutive packets have in common.

@@ -161,5 +161,5 @@ func AllgatherLinks(name string, o Options, ranks int, hops func(a, b int) int) 
 	return far
 }
 
-// chains returns how many ranks multicast at the same time.
+// chains returns the number of ranks that multicast at the same time.
 func (o *Options) chains(ranks int) int { return max(1, min(o.Parallel, ranks)) }

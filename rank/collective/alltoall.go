@@ -15,9 +15,9 @@ func AlltoallNames() []string { return namesOf(alltoalls()) }
 // AlltoallParameters returns the parameters of an Alltoall algorithm.
 func AlltoallParameters(name string) []Parameter { return parametersOf(alltoalls(), name) }
 
-// NewAlltoall prepares an Alltoall algorithm on a rank. All ranks of the job must call it. The
-// buffer has one block of n bytes per rank. At the start block i holds what the rank sends to
-// rank i, and at the end what rank i has sent to it (MPI_Alltoall in place). There is no root.
+// NewAlltoall prepares an Alltoall algorithm on a rank. All ranks of the job must call it. The buffer
+// has one block of n bytes per rank. At the start block i holds the data for rank i, and at the end the
+// data from rank i (MPI_Alltoall in place). There is no root.
 func NewAlltoall(name string, r *rank.Rank, o Options) (Algorithm, error) {
 	return prepare("alltoall", alltoalls(), name, r, &o)
 }
@@ -31,9 +31,9 @@ func AlltoallLinks(name string, ranks int, hops func(a, b int) int) int {
 	return c.farthest()
 }
 
-// alltoall exchanges blocks in rounds. In each round a rank sends blocks to others, and it
-// goes on when it has received as many. Received blocks stay in a buffer apart until all of
-// the rank's own have been sent.
+// alltoall exchanges blocks in rounds. In each round a rank sends blocks to others; its next round
+// begins when it has received as many. Received blocks stay in a buffer apart until all of the rank's
+// own have been sent.
 type alltoall struct {
 	r      *rank.Rank
 	rounds [][]int // per round, the distances to the ranks that a rank sends to

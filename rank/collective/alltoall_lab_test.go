@@ -79,8 +79,8 @@ func alltoallStar(t *testing.T, hosts int) (*sim.Net, []int) {
 	return n, all
 }
 
-// TestAlltoallChecks: a byte that is wrong anywhere, also of what a rank has for itself, is
-// seen.
+// TestAlltoallChecks: the check finds a wrong byte anywhere, also in the block that a rank has for
+// itself.
 func TestAlltoallChecks(t *testing.T) {
 	for _, name := range collective.AlltoallNames() {
 		for _, broken := range []int{-1, 0, 99, 150, 299} {

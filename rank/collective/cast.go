@@ -58,14 +58,15 @@ type cast struct {
 	phases  Phases
 }
 
-// Phases is how long a rank has spent in each part of its operations, in all of them together (AG-10, AG-16).
+// Phases is the time that a rank has spent in each part of its operations, in all of them together (AG-10,
+// AG-16).
 type Phases struct {
 	Barrier   vtime.Duration `json:"barrier"`   // until all ranks have posted receives
 	Multicast vtime.Duration `json:"multicast"` // from then on until the rank has everything and has sent its block, fetches included
 	Handshake vtime.Duration `json:"handshake"` // from then on until the right neighbour reads no more
 }
 
-// Since returns what was spent since an earlier value.
+// Since returns the difference to an earlier value.
 func (p Phases) Since(o Phases) Phases {
 	return Phases{p.Barrier - o.Barrier, p.Multicast - o.Multicast, p.Handshake - o.Handshake}
 }
@@ -131,8 +132,8 @@ type Recovering interface {
 	Recovery() Recovery
 }
 
-// chunksMax is how many chunks 24 bits of immediate data can number; the other 8 bits hold the
-// number of the operation (AG-8).
+// chunksMax is the number of chunks that 24 bits of immediate data can number; the other 8 bits hold
+// the number of the operation (AG-8).
 const chunksMax = 1 << 24
 
 func newCast(r *rank.Rank, o *Options, kind rank.MulticastKind, gather bool) (Algorithm, error) {

@@ -29,7 +29,7 @@ func (f *forms) castSend(scheme string, n, links int) float64 {
 	return f.castWire(scheme, n)/f.rate + float64(links-1)*(packet/f.rate+f.latency) + float64(links)*f.delay
 }
 
-// barrier is when each rank has left a barrier that all enter at 0.
+// barrier returns the times at which the ranks leave a barrier that all enter at 0.
 func (f *forms) barrier() []float64 {
 	n := len(f.hosts)
 	at := make([]float64, n)
@@ -44,8 +44,8 @@ func (f *forms) barrier() []float64 {
 	return at
 }
 
-// handshake is when the last of the ranks is done that have everything at the given
-// times; the rank leaves out the root of a broadcast, or is -1.
+// handshake returns the time at which the last rank is done, if the ranks have everything at the given
+// times; leave is the root of a broadcast, whose rank is left out, or -1.
 func (f *forms) handshake(at []float64, leave int) (last float64) {
 	for me := range at {
 		if right := (me + 1) % len(at); me != leave {

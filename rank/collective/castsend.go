@@ -5,8 +5,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// batch is how many chunks are posted with one doorbell (AG-4). batchesMax is how many batches
-// a subgroup may have outstanding, enough that the link never waits for the worker.
+// batch is the number of chunks that are posted with one doorbell (AG-4). batchesMax is the number of
+// batches that a subgroup may have outstanding, enough that the link never waits for the worker.
 const (
 	batch      = 64
 	batchesMax = 2

@@ -101,7 +101,7 @@ func TestBitmap(t *testing.T) {
 	}
 }
 
-// TestSpans: what neighbours list survives the way, and what is no list is refused.
+// TestSpans: lists of spans survive encoding and decoding, and malformed lists are refused.
 func TestSpans(t *testing.T) {
 	all := []span{{0, 1}, {3, 9}, {12, 13}}
 	b := appendSpans(nil, all)

@@ -32,9 +32,8 @@ type Times struct {
 
 // Algorithm is one rank's side of a collective operation. It serves one message after another.
 type Algorithm interface {
-	// Begin prepares a message of n bytes at the start of b and posts its receives. The New
-	// function of each kind of operation says what n and root mean. All ranks call Run once
-	// all have returned from Begin.
+	// Begin prepares a message of n bytes at the start of b and posts its receives. The New function of
+	// each kind of operation defines n and root. All ranks call Run once all have returned from Begin.
 	Begin(b *rank.Buffer, n, root int) error
 	// Run moves the message and returns when this rank's part is done.
 	Run() (Times, error)
@@ -66,19 +65,19 @@ type Options struct {
 	// Pace is the percentage of a link that all ranks which multicast at the same time use
 	// together; 0: no limit.
 	Pace int `json:"pace,omitempty"`
-	// Alpha is what the cutoff timer allows beyond the transmission time; 0: it is derived
+	// Alpha is the time that the cutoff timer allows beyond the transmission time; 0: it is derived
 	// from the duration of the barrier.
 	Alpha vtime.Duration `json:"alpha,omitempty"`
-	// Cutoff says when the cutoff timer starts: CutoffBeforeBarrier, or after the barrier if it is
-	// empty or CutoffAfterBarrier (AG-12).
+	// Cutoff is the start of the cutoff timer: CutoffBeforeBarrier, or after the barrier if it is empty
+	// or CutoffAfterBarrier (AG-12).
 	Cutoff string `json:"cutoff,omitempty"`
-	// Engine names the model of the receiving hardware, EngineDPA; if it is empty receiving
-	// takes no time. PerChunk replaces the engine's time of a worker per chunk. CopyTime is
-	// how long after that the chunk has been copied from staging to its place.
+	// Engine names the model of the receiving hardware, EngineDPA; if it is empty receiving takes no
+	// time. PerChunk replaces the engine's time of a worker per chunk. CopyTime is the time after that
+	// until the chunk has been copied from staging to its place.
 	Engine   string         `json:"engine,omitempty"`
 	PerChunk vtime.Duration `json:"per_chunk,omitempty"`
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
-	// FlagTime is how long the completion flag that the last worker writes takes to host memory.
+	// FlagTime is the time that the completion flag of the last worker takes to host memory.
 	FlagTime vtime.Duration `json:"flag_time,omitempty"`
 	// Fallback selects what a broadcast does when multicast does not work; empty is
 	// FallbackOff.

@@ -2,10 +2,9 @@ package collective
 
 import "math/bits"
 
-// CriticalLinks returns how many link traversals, one after the other, the last byte of a
-// broadcast depends on: extra time on every link adds to the whole that many times. hops
-// returns the links between two ranks, counted from the root as 0; n is the size of the
-// message in bytes.
+// CriticalLinks returns the number of link traversals, one after the other, on which the last byte of a
+// broadcast depends: extra time on every link adds to the whole that many times. hops returns the links
+// between two ranks, counted from the root as 0; n is the size of the message in bytes.
 func CriticalLinks(name string, o Options, ranks, n, mtu int, hops func(a, b int) int) (links int) {
 	for _, s := range broadcasts() {
 		if s.name != name {

@@ -64,7 +64,7 @@ func TestAllgatherLinks(t *testing.T) {
 	}{
 		{"linear", 0, 8, 2}, {"ring", 0, 8, 14}, {"recursive-doubling", 0, 8, 6}, {"recursive-doubling", 0, 6, 8},
 		{"cepheus", 1, 8, 7*6 + 2}, {"cepheus", 4, 8, 6 + 2}, {"cepheus", 8, 8, 2}, {"cepheus", 3, 8, 2*6 + 2},
-		// Barrier, blocks and what tells the next one, handshake.
+		// Barrier, blocks and the activation of the next one, handshake.
 		{"multicast", 1, 8, 6 + 7*4 + 2 + 2}, {"multicast", 4, 8, 6 + 4 + 2 + 2}, {"uc-multicast", 8, 8, 6 + 2 + 2},
 	} {
 		if got := AllgatherLinks(c.name, Options{Parallel: c.parallel}, c.ranks, two); got != c.want {

@@ -18,7 +18,7 @@ import (
 type engine struct {
 	perChunk vtime.Duration // time of a worker
 	issue    vtime.Duration // part of it that occupies the core
-	copying  vtime.Duration // until a chunk is copied from staging to the user's buffer; other work goes on meanwhile
+	copying  vtime.Duration // until a chunk is copied from staging to the user's buffer; other work continues meanwhile
 	flag     vtime.Duration // until the host sees that the last worker is done
 
 	nic    *smartNIC // nil: workers share nothing
@@ -73,7 +73,7 @@ func (e *engine) begin(chunks int) error {
 	return nil
 }
 
-// close gives back what the communicator has of the accelerator.
+// close releases the communicator's part of the accelerator.
 func (e *engine) close() {
 	if e.nic != nil {
 		e.nic.release(e.cores, e.bitmap)

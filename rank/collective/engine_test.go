@@ -208,7 +208,7 @@ func twoCommunicators(t *testing.T, threads, size, between int) (seconds float64
 	return seconds
 }
 
-// runBoth runs a message of two algorithms at once, and returns how much longer they take than with empty ones.
+// runBoth runs a message of two algorithms at the same time, and returns the extra time over empty ones.
 func runBoth(r *rank.Rank, a, b collective.Algorithm, size int) (more vtime.Duration, err error) {
 	for _, m := range []int{0, size} {
 		r.Sync()
@@ -242,8 +242,8 @@ func runBoth(r *rank.Rank, a, b collective.Algorithm, size int) (more vtime.Dura
 	return more, nil
 }
 
-// TestFlagTime: a rank returns later by what the flag of the last worker takes to the host, and by nothing else
-// (AG-28).
+// TestFlagTime: a rank returns later by the time that the flag of the last worker takes to the host, and by
+// nothing else (AG-28).
 func TestFlagTime(t *testing.T) {
 	g, err := topo.Star(4, simlab.Link())
 	n := newNet(t, g, err, 1)

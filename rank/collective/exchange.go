@@ -10,8 +10,8 @@ import (
 // numbered by their place in a list; block i is the one that the rank at place i starts with.
 type transfer struct{ peer, lo, hi int }
 
-// round is what a rank sends and receives in one round. It sends once it has received
-// everything of the round before.
+// round lists the transfers of a rank in one round. A rank sends once it has received everything of the
+// round before.
 type round struct{ send, recv []transfer }
 
 // exchange distributes blocks that are spread over ranks to all of them. Every byte reaches a

@@ -33,7 +33,7 @@ type fetchRing struct {
 	reads  []reading
 	busy   bitmap // chunks that outstanding READs fetch
 	wanted []span // chunks that the right neighbour has asked for and not been answered
-	told   bool   // the left neighbour has been told that there are no more READs
+	told   bool   // the left neighbour has the message that there are no more READs
 	free   bool   // the right neighbour has said that it has no more READs
 }
 
@@ -53,7 +53,7 @@ const (
 
 const (
 	roundBits = 28
-	// spansMax is how many runs of chunks a request or answer names: half a packet of 4 KiB.
+	// spansMax is the number of runs of chunks that a request or answer names: half a packet of 4 KiB.
 	spansMax    = 256
 	spanLen     = 8
 	answerHead  = 16 // VA 8, R_Key 4, 4 unused
@@ -224,7 +224,7 @@ func (g *fetchRing) ask() error {
 	return g.send(controlRequest, g.left, appendSpans(nil, all))
 }
 
-// answer tells the right neighbour which of the chunks that it wants are here, and where.
+// answer sends the right neighbour the place of those chunks that it wants and this rank has.
 func (g *fetchRing) answer() error {
 	var all []span
 	for _, s := range g.wanted {
@@ -304,8 +304,8 @@ func (g *fetchRing) fetched() error {
 	return nil
 }
 
-// finish is the final handshake (AG-16). It tells the left neighbour that this rank reads no
-// more. Once the right neighbour has said the same, the buffer belongs to the user again.
+// finish is the final handshake (AG-16). It sends the left neighbour the message that this rank reads
+// no more. After the right neighbour's message the buffer belongs to the user again.
 func (g *fetchRing) finish() error {
 	c := g.c
 	if c.missing > 0 || !c.clear || c.r.Now() < c.flagged {
@@ -325,8 +325,7 @@ func (g *fetchRing) finish() error {
 	return nil
 }
 
-// activate tells the next rank of the chain, which is the right neighbour, that it is its
-// turn. The send worker calls it.
+// activate sends the next rank of the chain, the right neighbour, its turn. The send worker calls it.
 func (g *fetchRing) activate() error { return g.send(controlActivate, g.right, nil) }
 
 // send sends a message. The previous message of the same kind has long arrived.

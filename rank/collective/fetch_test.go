@@ -31,11 +31,10 @@ type casting struct {
 	n      int // bytes of a block
 	times  int // operations; 0: 1
 	root   int
-	// fault says what becomes of a chunk on its way to a rank, or to the switch (to -1);
-	// copy counts from 1 how often that chunk has come there.
+	// fault returns the verdict on a chunk on its way to a rank, or to the switch (to -1); copy counts
+	// from 1 how often that chunk has arrived there.
 	fault func(to, chunk, copy int) faults.Verdict
-	// late is by how much later everything else comes from rank 0 to rank 2, which is messages
-	// of the barrier.
+	// late delays everything else from rank 0 to rank 2, which is messages of the barrier.
 	late vtime.Duration
 
 	net    *sim.Net
@@ -189,7 +188,7 @@ func drops(lost map[int][]int) func(to, chunk, copy int) faults.Verdict {
 	}
 }
 
-// fetched is what a rank does that gets so many chunks with one request.
+// fetched returns the counters of a rank that gets n chunks with one request.
 func fetched(n int) collective.Recovery {
 	return collective.Recovery{Cutoffs: 1, Requests: 1, Fetched: n}
 }
@@ -308,9 +307,9 @@ func TestFetchReorder(t *testing.T) {
 	})
 }
 
-// TestFetchLate (FLT-20): a chunk comes after it was fetched. While the operation goes on, because
-// another one is later still, it is a duplicate; in the next one it is of no use; in
-// neither does it reach the buffer.
+// TestFetchLate (FLT-20): a chunk arrives after it was fetched. While the operation still waits for a
+// later chunk it is a duplicate; in the next operation it is unwanted; in neither does it reach the
+// buffer.
 func TestFetchLate(t *testing.T) {
 	both(t, func(t *testing.T, scheme string) {
 		for _, c := range []struct {

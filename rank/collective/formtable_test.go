@@ -24,8 +24,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// formTable is the closed forms F-2 to F-15 of the papers, a row or more of each: what it
-// says, and what a simulation has, around one switch (F-14 on a fat-tree).
+// formTable holds the closed forms F-2 to F-15 of the papers, a row or more of each: its value beside
+// that of a simulation around one switch (F-14 on a fat-tree).
 type formTable struct {
 	t      *testing.T
 	text   strings.Builder
@@ -82,7 +82,7 @@ func (x *formTable) broadcasts(ranks int) {
 		}
 		for _, row := range measureBy(x.t, rules, g, f.hosts, []bcast.Scheme{s}, sizes) {
 			if name == "scatter-allgather" && row.SizeBytes < 1<<20 {
-				continue // senders that come to a round at different times share a receiver's port: TestSchemeForms
+				continue // senders that reach a round at different times share a receiver's port: TestSchemeForms
 			}
 			want := f.of(name, row.SizeBytes)
 			if !slices.Contains([]string{"F-2", "F-3", "F-4", "F-5", "F-12"}, form[name]) {

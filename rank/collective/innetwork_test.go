@@ -17,9 +17,9 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// treeSum is what the switches make of the numbers at an index for its owner: it follows
-// the reduction's tree from its root, whose leaf rank 0 is at, and adds in the order of
-// ports. ok is false if the owner alone is there.
+// treeSum returns the switches' sum of the numbers at an index for its owner: it follows the
+// reduction's tree from its root, whose leaf rank 0 is at, and adds in the order of ports. ok is false
+// if no other rank adds to it.
 func treeSum(n *sim.Net, group uint32, ranks map[int]int, node, from, owner, index int) (sum float32, ok bool) {
 	sw := n.Switch(node)
 	if sw == nil {
@@ -101,8 +101,8 @@ func TestReduceInNetwork(t *testing.T) {
 	}
 }
 
-// TestReduceUnanswered: a rank whose part never arrives ends with an error that says what
-// is missing, and so do the others.
+// TestReduceUnanswered: a rank whose part never arrives ends with an error that names the missing part,
+// and so do the others.
 func TestReduceUnanswered(t *testing.T) {
 	n := lossyNet(t, 1, faults.Impairment{})
 	up := n.PortID(3, 0)

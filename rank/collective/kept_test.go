@@ -48,7 +48,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// madeBy returns what the adapter of rank 0 has after each of some Allgathers, the first of which is the largest.
+// madeBy returns the objects of rank 0's adapter after each of some Allgathers, the first of which is the
+// largest.
 func madeBy(t *testing.T, scheme string, ranks int, o collective.Options) (made []virtrnic.Made) {
 	t.Helper()
 	g, err := topo.Star(ranks, simlab.Link())

@@ -21,9 +21,9 @@ const (
 //
 //	rate = min(link, MTU / per-chunk)
 //
-// Over UD the root numbers chunks and keeps up to a window of them unacknowledged. A receiver puts them into their
-// places in any order, acknowledges how many it has without a gap, at every sixteenth, at what is out of order or
-// comes twice, and at the last. If nothing comes for a time, the root sends again from the first chunk that is not acknowledged.
+// Over UD the root numbers chunks and keeps up to a window of them unacknowledged. A receiver puts them into their places in any
+// order, acknowledges the number that it has without a gap, at every sixteenth, at those out of order or repeated, and at the
+// last. If nothing comes for a time, the root sends again from the first chunk that is not acknowledged.
 type oneThread struct {
 	r     *rank.Rank
 	o     Options
@@ -352,7 +352,7 @@ func (p *udPair) send() error {
 	return nil
 }
 
-// timeout is how long the root waits for an acknowledgement of what is under way.
+// timeout returns the time that the root waits for an acknowledgement of the chunks under way.
 func (p *udPair) timeout() vtime.Duration {
 	c := p.c
 	if c.o.Alpha > 0 {
@@ -382,8 +382,8 @@ func (p *udPair) acknowledged() (moved bool, err error) {
 	return moved, nil
 }
 
-// serve is a receiver's thread. It goes on after an operation, because the root asks again if the last
-// acknowledgement was lost.
+// serve is a receiver's thread. It continues after an operation, because the root asks again if the
+// last acknowledgement was lost.
 func (p *udPair) serve() error {
 	c := p.c
 	for {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
-// threadRun sends messages of drawn sizes by drawn roots and returns what was recovered in all.
+// threadRun sends messages of drawn sizes by drawn roots and returns the counters of recovery, summed.
 func threadRun(t *testing.T, transport string, ranks int, seed uint64, loss float64) (all collective.Recovery) {
 	t.Helper()
 	g, err := topo.Star(ranks, simlab.Link())
@@ -86,8 +86,9 @@ func TestOneThread(t *testing.T) {
 	}
 }
 
-// TestOneThreadRate: one thread takes what it spends on chunks, or what the link takes, the smaller of the two, with
-// its own reliability and without (Khalilov et al. Fig. 5, R-A4). Whole messages over RC take what the link does.
+// TestOneThreadRate: one thread reaches the rate that its time per chunk allows, or that of the link if it is lower,
+// with its own reliability and without (Khalilov et al. Fig. 5, R-A4). Whole messages over RC reach the rate of the
+// link.
 func TestOneThreadRate(t *testing.T) {
 	const link = 25e9 * 4096 / (4096 + 94)
 	for _, c := range []struct {

@@ -136,8 +136,8 @@ func TestOverlapChecks(t *testing.T) {
 	}
 }
 
-// TestPace: ranks that multicast at a time take together the part of a link that they are
-// told to, and then nothing queues: an empty message gets through at once.
+// TestPace: ranks that multicast at the same time together take the configured part of a link, and then
+// nothing queues: an empty message gets through without delay.
 func TestPace(t *testing.T) {
 	const ranks, n = 8, 1 << 20
 	graph, f := starForms(t, ranks)

@@ -40,7 +40,7 @@ type rdmcStep struct{ to, block, from, comes int }
 
 func newRDMC(r *rank.Rank, o *Options) (Algorithm, error) { return &rdmc{r: r, block: o.Block}, nil }
 
-// RDMCBlocksMax is how many blocks a message can have: for each block there is also an empty
+// RDMCBlocksMax is the number of blocks that a message can have: for each block there is also an empty
 // message that may go to the same queue pair.
 const RDMCBlocksMax = rank.QueueDepth / 2
 
@@ -146,7 +146,7 @@ type pipeline struct{ size, blocks, dims int }
 
 func (p pipeline) last() int { return p.dims + p.blocks - 2 } // last step
 
-// sends returns what a vertex sends in a step; ok is false if it sends nothing.
+// sends returns the block that a vertex sends in a step, and to whom; ok is false if it sends nothing.
 func (p pipeline) sends(vertex, step int) (to, block int, ok bool) {
 	d := step % p.dims
 	to = vertex ^ 1<<d
@@ -170,16 +170,16 @@ func (p pipeline) place(vertex, side int) (rank int, ok bool) {
 	return rank, vertex > 0 && rank < p.size
 }
 
-// turn is what the two sides of a vertex do in a step. One side sends to the next vertex; the
-// other receives, and gives the sender the block that only it had. So each side lacks at most
-// one of the vertex's blocks.
+// turn lists the transfers of the two sides of a vertex in a step. One side sends to the next vertex;
+// the other receives, and gives the sender the block that only it had. So each side lacks at most one
+// of the vertex's blocks.
 type turn struct {
 	out, in int
 	gift    int // block that side in gives to side out; -1: none
 }
 
-// turns returns what a vertex does step by step. At the end each side gives the other the
-// block that it lacks: two turns, one in each direction, at the same time.
+// turns returns a vertex's turns, one for each step. At the end each side gives the other the block
+// that it lacks: two turns, one in each direction, at the same time.
 func (p pipeline) turns(vertex int) []turn {
 	all := make([]turn, p.last()+1)
 	_, pair := p.place(vertex, 1)

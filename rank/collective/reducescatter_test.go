@@ -53,7 +53,7 @@ func TestReduceScatter(t *testing.T) {
 	}
 }
 
-// reduceNumber is what a rank has at an index of the buffer, as bits.
+// reduceNumber returns the number that a rank has at an index of the buffer, as bits.
 func reduceNumber(float bool, rank, index int) uint32 {
 	v := uint32(rank+3) * uint32(index+7) * 2654435761
 	if float {
@@ -62,8 +62,8 @@ func reduceNumber(float bool, rank, index int) uint32 {
 	return v
 }
 
-// ringSum is what the ring makes of the numbers at an index for a rank: the next rank's
-// comes first, its own last.
+// ringSum returns the ring's sum of the numbers at an index for a rank: it begins with the next rank's
+// and ends with its own.
 func ringSum(r *rank.Rank) func(at int) uint32 {
 	return func(at int) uint32 {
 		sum := float32(0)
@@ -74,9 +74,8 @@ func ringSum(r *rank.Rank) func(at int) uint32 {
 	}
 }
 
-// sums makes those of messages of so many numbers per rank, in one buffer where they are
-// alike, and compares them: integers with their sum, floating point with what is wanted at
-// an index.
+// sums reduces messages of the given counts of numbers per rank, in one buffer where they are alike,
+// and compares the results: integers with their sum, floating point with the wanted value at an index.
 func sums(r *rank.Rank, name string, counts []int, float bool, want func(at int) uint32) error {
 	a, err := collective.NewReduceScatter(name, r, collective.Options{Float32: float})
 	if err != nil {
@@ -140,7 +139,7 @@ func (f *forms) reduceScatter(name string, n int) float64 {
 	return float64((ranks-1)*n+ranks*chunks*overhead)/f.rate + packet + f.latency + 2*f.delay
 }
 
-// TestReduceScatterTime: the closed forms, (N-1) S(n, L), and what collective says of
+// TestReduceScatterTime: runs take the closed forms, (N-1) S(n, L), and that of package collective for
 // sums in the network. Without loss nothing is repeated.
 func TestReduceScatterTime(t *testing.T) {
 	g, err := topo.Star(5, topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond})

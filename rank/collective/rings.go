@@ -9,8 +9,8 @@ package collective
 //	T = sum over hops of (S(M/s, L) - wire(M/s)/B) + (r+s-1) wire(M/s)/B
 func ring(me, size int, _ Options) (parent int, children []int) { return along(me, 0, size) }
 
-// ringM is HPL's modified increasing ring: 0 sends to 1, which passes nothing on, then
-// to 2, where the ring goes on.
+// ringM is HPL's modified increasing ring: 0 sends to 1, which does not forward, then to 2, where the
+// ring continues.
 //
 //	T = max(S(M, L), S(M, L) + A(L) + the ring of N-1 without rank 1)
 func ringM(me, size int, _ Options) (parent int, children []int) {

@@ -1,6 +1,6 @@
 package collective
 
-// Safety is what the sources of a group did beside multicast.
+// Safety counts the actions of a group's sources beside multicast.
 type Safety struct {
 	Fallbacks int      `json:"fallbacks"`           // times that the ranks left multicast
 	Returns   int      `json:"returns"`             // times that they returned to it
@@ -19,8 +19,8 @@ type Lost struct {
 	Why  string `json:"why"`
 }
 
-// SafetyOf returns what an algorithm has done on this rank since the last call, or nil if it
-// has no fallback. Each call lists all lost ranks, also those that an earlier call listed.
+// SafetyOf returns the counters of an algorithm on this rank since the last call, or nil if it has no
+// fallback. Each call lists all lost ranks, also those that an earlier call listed.
 func SafetyOf(a Algorithm) *Safety {
 	s, ok := a.(safeguard)
 	if !ok {

@@ -103,8 +103,8 @@ func TestSendsInTurn(t *testing.T) {
 	}
 }
 
-// TestPipeline: the binomial pipeline sends each rank each block once, only what the
-// sender has, in the number of steps that it is known for (BAS-3).
+// TestPipeline: the binomial pipeline sends each rank each block once, from a sender that has it, in
+// the published number of steps (BAS-3).
 func TestPipeline(t *testing.T) {
 	for _, size := range []int{2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 31, 64, 100, 512} {
 		for _, k := range []int{1, 2, 3, 5, 16, 64} {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
-// tree is whom each rank sends to, in turn.
+// tree returns the ranks that each rank sends to, in turn.
 type tree func(me, n int) []int
 
 // whole is the time of a whole message down a tree: a rank serves the next child when the
@@ -35,9 +35,9 @@ func (f *forms) whole(m int, t tree) (last float64) {
 	return last
 }
 
-// sliced is the time of a message in slices down a tree: on each link as many copies of a
-// slice as the sender has children, and at the root of all slices; streams says how many
-// such messages it sends at once. The last slice may be short.
+// sliced returns the time of a message in slices down a tree: on each link as many copies of a slice as
+// the sender has children, and at the root of all slices; streams is the number of such messages sent
+// at the same time. The last slice may be short.
 func (f *forms) sliced(m, slices, streams int, t tree) (last float64) {
 	packets := max(1, (m+f.mtu-1)/f.mtu)
 	size := (packets + min(slices, packets) - 1) / min(slices, packets) * f.mtu
@@ -181,8 +181,8 @@ func (f *forms) rdmc(m, block int) float64 {
 	return t
 }
 
-// spread is F-9 and F-8: a scatter down the k-nomial tree, then rounds in which a rank
-// sends on what it had after the round before, on a star.
+// spread is F-9 and F-8: a scatter down the k-nomial tree, then rounds in which a rank forwards the
+// blocks that it had after the round before, on a star.
 func (f *forms) spread(m, radix int, roll bool) (last float64) {
 	n := len(f.hosts)
 	l := f.links(0, 1)
@@ -259,7 +259,7 @@ func (f *forms) spread(m, radix int, roll bool) (last float64) {
 	return last
 }
 
-// span is how many ranks are in the part of the k-nomial tree that begins with one.
+// span returns the number of ranks in the part of the k-nomial tree that begins with me.
 func span(me, n, radix int) int {
 	s := 1
 	for s < n && me%(s*radix) == 0 {
@@ -326,7 +326,7 @@ func TestSchemeForms(t *testing.T) {
 			fmt.Fprintf(&table, "%5d %-22s %9d %12.3f %12.3f %7.4f\n", n, row.Scheme, row.SizeBytes, want, row.JCT.Avg, ratio)
 			most := 1.05
 			if strings.HasPrefix(row.Scheme, "scatter-allgather") && row.SizeBytes < 1<<20 {
-				most = 1.07 // senders that come to a round at different times share a receiver's port: not in the form
+				most = 1.07 // senders that reach a round at different times share a receiver's port: not in the form
 			}
 			if ratio < 0.95 || ratio > most {
 				t.Errorf("%s of %d at %d bytes: %.3f us, closed form %.3f us", row.Scheme, n, row.SizeBytes, row.JCT.Avg, want)

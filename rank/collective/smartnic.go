@@ -72,7 +72,7 @@ func (s *smartNIC) hold(bytes int) error {
 	return nil
 }
 
-// release takes back what take gave and what was held beside.
+// release returns the cores of take, and the bytes held beside them.
 func (s *smartNIC) release(cores []int, bytes int) {
 	for _, core := range cores {
 		s.used[core]--

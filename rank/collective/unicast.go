@@ -18,7 +18,7 @@ type unicast struct {
 	n    int
 	root int
 	recv *rank.Request
-	told *rank.Buffer // memory of this rank that the external root has been told of
+	told *rank.Buffer // memory of this rank that was announced to the external root
 }
 
 func newUnicast(r *rank.Rank, o *Options) (Algorithm, error) {

@@ -6,14 +6,14 @@ import "github.com/mcastlab/mcastlab/core/vtime"
 // returning to it again and again: each try that fails doubles the time to the next one, and
 // so does leaving a group soon after the return to it.
 type backoff struct {
-	// Hold is how long the next failure delays the try after it. Invariant: it is between
-	// holdWindows and holdWindowsMax windows.
+	// Hold is the delay of the try after the next failure. Invariant: it is between holdWindows and
+	// holdWindowsMax windows.
 	Hold vtime.Duration `json:"hold"`
 
 	// At is the time before which no group is tried.
 	At vtime.Time `json:"at"`
 
-	// Returned is when the ranks last returned to a group; 0: never.
+	// Returned is the time of the last return to a group; 0: never.
 	Returned vtime.Time `json:"returned"`
 
 	// Left is the source that left the last group; -1: none. It sends in tests, because a path

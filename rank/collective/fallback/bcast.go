@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
-// Config is what New makes a Bcast from.
+// Config has the parameters of New.
 type Config struct {
 	// Label distinguishes several broadcasts of a job.
 	Label string
@@ -33,7 +33,7 @@ type Bcast struct {
 	protocol protocol
 	guard    *rank.Worker // acts on the steps of others
 
-	// begun is how many messages were begun. Invariant: it is msg.seq + 1.
+	// begun is the number of messages begun. Invariant: it is msg.seq + 1.
 	begun   int
 	msg     message
 	arrived arrival
@@ -160,7 +160,7 @@ func (b *Bcast) link(source int) error {
 	return nil
 }
 
-// setSource tells the group in use who its source is, if the source is a member.
+// setSource sets the source of the group in use, if the source is a member.
 func (b *Bcast) setSource(source int) error {
 	if e := b.epochs.current; e.has(source) {
 		return e.group.SetSource(slices.Index(e.members, source))

@@ -205,7 +205,7 @@ func (s *safe) right(r *rank.Rank, buf *rank.Buffer, m int) bool {
 	return ok || !known
 }
 
-// sum returns what all sources did.
+// sum adds up the counters of all sources.
 func (s *safe) sum() (all collective.Safety) {
 	for _, d := range s.did {
 		all.Add(d)
@@ -274,8 +274,7 @@ func TestFallbackRegistration(t *testing.T) {
 	s.story("fallback", "return")
 }
 
-// story checks what was noted, but for tests that failed, and that each epoch has its own
-// group.
+// story checks the recorded events, except failed tests, and that each epoch has its own group.
 func (s *safe) story(want ...string) {
 	s.t.Helper()
 	var got []string
@@ -329,7 +328,7 @@ func (s *safe) add(f faults.Spec, where ...string) {
 	s.faults.Add(n.Now(), f)
 }
 
-// from is when a fault begins and, if it is not for good, how long it lasts.
+// from returns the window of a fault: its beginning and, if it is not permanent, its duration.
 func from(at, lasts vtime.Duration) faults.Window {
 	return faults.Window{From: vtime.Time(at), For: lasts, Probability: 1}
 }
@@ -421,8 +420,8 @@ func TestFallbackCrash(t *testing.T) {
 	}
 }
 
-// trigger calls f when the n-th frame that matches has come to the end of a link, and loses
-// what f says from then on.
+// trigger calls f when the n-th matching frame reaches the end of a link, and loses the frames that f
+// selects from then on.
 type trigger struct {
 	match func(*wire.Frame) bool
 	n     int
@@ -447,12 +446,12 @@ func ofGroup(f *wire.Frame) bool {
 	return f.Kind() == wire.KindRoCE && ((wire.GroupRange{}).Has(f.DstIP()) || (wire.GroupRange{}).Has(f.SrcIP()))
 }
 
-// TestFallbackTorn: the group breaks down at each packet of a message, in four ways: a leaf
-// forgets it, the source's or another; all acknowledgements are lost from there on, so that
-// receivers have what the source must think they lack; or one receiver gets nothing any
-// more. Whoever has the message gets it once, whoever lacks it receives all of it again, and
-// no buffer is ever seen that is not whole and right, nor does it change later. Memory that
-// keeps a hash would tell of a byte that is written twice. MCASTLAB_SOAK makes it 100 seeds.
+// TestFallbackTorn: the group breaks down at each packet of a message, in four ways: a leaf forgets it,
+// the source's or another; all acknowledgements are lost from there on, so that receivers have data
+// that the source must believe lost; or one receiver gets nothing any more. A member that has the
+// message gets it once, a member that lacks it receives all of it again, and every buffer is complete
+// and right when its member sees it, and does not change later. Memory that keeps a hash would show a
+// byte that is written twice. MCASTLAB_SOAK makes it 100 seeds.
 func TestFallbackTorn(t *testing.T) {
 	const packets = 20
 	kinds := []string{"near", "far", "feedback", "deaf"}
@@ -505,9 +504,9 @@ func TestFallbackTorn(t *testing.T) {
 	}
 }
 
-// TestFallbackPartial: one member crawls. It is served by unicast, in a class that waits for
-// all others, and the others stay within 5 % of what messages take when nothing is wrong.
-// When it is as fast as before it comes back into the group.
+// TestFallbackPartial: one member crawls. It is served by unicast, in a class that waits for all
+// others, and the others stay within 5 % of the time that messages take without a fault. When it is as
+// fast as before it returns to the group.
 func TestFallbackPartial(t *testing.T) {
 	const begins, ends = 3 * vtime.Millisecond, 60 * vtime.Millisecond
 	for name, f := range map[string]faults.Spec{

@@ -25,8 +25,8 @@ type epochs struct {
 	// none, or this rank is not in it.
 	candidate *epoch
 
-	// backoff says when the next group may be tried. It travels in each step, from one source
-	// to the next.
+	// backoff decides when the next group may be tried. It travels in each step, from one source to the
+	// next.
 	backoff backoff
 }
 
@@ -38,7 +38,7 @@ type epoch struct {
 	group   *rank.Group
 	since   vtime.Time // when the registration began
 
-	// ended reports whether the registration has ended; err says how.
+	// ended reports whether the registration has ended; err is its error.
 	ended bool
 	err   error
 
@@ -136,7 +136,7 @@ func (e *epochs) due(now vtime.Time) bool { return e.candidate == nil && now >= 
 // up. The registrar gives up sooner, unless a member never joins.
 const stuckWindows = 1000
 
-// readiness is how far a candidate has come.
+// readiness is the state of a candidate.
 type readiness int
 
 // Readiness of a candidate.

@@ -18,8 +18,8 @@ import (
 // deletion is longer than a leader repeats the deletion of a group (CEP-18).
 const deletion = 100 * vtime.Millisecond
 
-// groups returns the groups that may be known, by what was noted: the one in use, 0 if there
-// is none, and the one that is to be used next.
+// groups returns the groups that may exist by the recorded events: the one in use, 0 if there is none,
+// and the one that is to be used next.
 func (s *safe) groups() (on, next uint32) {
 	on, next = wire.GroupNet|1, wire.GroupNet|s.net.Leased()
 	for _, e := range s.events {
@@ -62,7 +62,7 @@ func (s *safe) stale() (names []string) {
 	return names
 }
 
-// pairs returns what the queue pairs of each host are connected to.
+// pairs lists the peers of the queue pairs of each host.
 func (s *safe) pairs() (all []string) {
 	for i := range s.graph.Hosts {
 		var of []string
@@ -142,9 +142,9 @@ func TestFallbackLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFallbackCutOff: a switch cannot be told to forget a group while there is no way to it;
-// the leader says it again ten times. Nor can one behind a switch that has forgotten the group,
-// which knows no way on: it keeps the group, and adapters do not.
+// TestFallbackCutOff: the deletion of a group cannot reach a switch that is cut off; the leader repeats
+// it ten times. Nor can it reach a switch behind one that has deleted the group, and so has no route
+// for it: it keeps the group, and adapters do not.
 func TestFallbackCutOff(t *testing.T) {
 	for name, c := range map[string]struct { // independent of each other
 		fault faults.Spec

@@ -2,9 +2,8 @@ package fallback
 
 import "slices"
 
-// membership is what a rank knows of all ranks of the broadcast. It is the same on all of
-// them once they have adopted the same plan; the source changes its own before it publishes
-// the plan.
+// membership is a rank's view of all ranks of the broadcast. It is the same on all of them once they
+// have adopted the same plan; the source changes its own before it publishes the plan.
 type membership struct {
 	me int
 
@@ -30,7 +29,7 @@ type membership struct {
 	unreachable []string
 }
 
-// plan is what the last plan step said about the current message.
+// plan holds the last plan step's decisions about the current message.
 type plan struct {
 	number  int   // of the step; -1: there was none
 	seq     int   // the message that lacking is about

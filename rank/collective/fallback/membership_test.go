@@ -27,7 +27,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestLacking: a plan says who lacks the message that it was made for, and nothing of others.
+// TestLacking: a plan lists the ranks that lack its own message, and says nothing of other messages.
 func TestLacking(t *testing.T) {
 	m := newMembership(0, 3)
 	if m.lacking(0) != nil {

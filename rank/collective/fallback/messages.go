@@ -32,7 +32,7 @@ type step struct {
 	Sender  int        `json:"source,omitempty"`  // who sends the messages of a test
 	Bytes   int        `json:"bytes,omitempty"`   // size of each message of a test
 	Count   int        `json:"count,omitempty"`   // number of messages of a test
-	Backoff backoff    `json:"back"`              // as the source has it: the next source goes on with it
+	Backoff backoff    `json:"back"`              // the source's; the next source continues with it
 }
 
 // answer is a rank's reply to a step.
@@ -46,5 +46,5 @@ type answer struct {
 // missed stands for a sample whose time had passed.
 const missed = 1 << 31
 
-// samples is how many samples a rank takes, a round trip apart.
+// samples is the number of samples that a rank takes, a round trip apart.
 const samples = 16

@@ -16,18 +16,18 @@ const (
 	returnAbove = 0.8
 )
 
-// windowRTTs is how many round trips throughput is measured over (CEP-46).
+// windowRTTs is the number of round trips over which throughput is measured (CEP-46).
 const windowRTTs = 100
 
 // rttDefault stands in for a round trip that is not known.
 const rttDefault = 10 * vtime.Microsecond
 
-// packetOverhead is what surrounds the payload of a packet on the wire, over IPv6.
+// packetOverhead is the number of bytes around the payload of a packet on the wire, over IPv6.
 const packetOverhead = wire.EthernetLen + wire.IPv6Len + wire.UDPLen + wire.BTHLen + wire.ICRCLen + wire.LinkOverhead
 
-// meter compares what a group has moved with what it normally moves, over windows of time in
-// which a message was under way. The normal time is the moving average of the good messages of
-// similar size or, as long as there was none, that at line rate plus one round trip.
+// meter compares a group's throughput with its normal throughput, over windows of time in which a
+// message was under way. The normal time is the moving average of the good messages of similar size or,
+// as long as there was none, that at line rate plus one round trip.
 type meter struct {
 	window vtime.Duration
 	rtt    vtime.Duration
@@ -105,8 +105,8 @@ func (m *meter) look(now vtime.Time, share float64) (ratio float64, full bool) {
 	return ratio, true
 }
 
-// end is look for a message that has ended. The message also updates the normal time, limited
-// to what would make the group leave.
+// end is look for a message that has ended. It also updates the normal time with that of the message,
+// limited to the slowest that does not make the group leave.
 func (m *meter) end(now vtime.Time) (ratio float64, full bool) {
 	took, c := float64(now.Sub(m.begun)), class(m.n)
 	ratio, full = m.look(now, 1)

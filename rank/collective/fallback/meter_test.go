@@ -12,8 +12,8 @@ func newTestMeter() *meter {
 	return &meter{window: vtime.Millisecond, rtt: 10 * vtime.Microsecond, rate: 10e9, mtu: 1024}
 }
 
-// TestMeter: throughput is that of the time in which something was under way, over windows,
-// in parts of what is normal: the line rate, and then what messages of that size took.
+// TestMeter: throughput counts the time in which a message was under way, over windows, relative to the
+// normal time: that of the line rate, and later that of earlier messages of the size.
 func TestMeter(t *testing.T) {
 	m := newTestMeter()
 	line := m.normal(100_000)
@@ -52,7 +52,7 @@ func TestMeter(t *testing.T) {
 	if m.normal(100_000) != slow {
 		t.Errorf("normal is %v after slow messages, %v before", m.normal(100_000), slow)
 	}
-	for range 400 { // nor does what is a little slower each time
+	for range 400 { // nor a message that is a little slower each time
 		message(100_000, m.normal(100_000)*19/10)
 	}
 	if got := m.normal(100_000); got > 2*line+line/100 {
@@ -60,8 +60,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestMeterUnderWay: a message that stands still is noticed when the window is full, and what
-// of it has come counts.
+// TestMeterUnderWay: a message that stalls is noticed when the window is full, and its arrived part
+// counts.
 func TestMeterUnderWay(t *testing.T) {
 	for _, share := range []float64{0, 0.3, 0.6, 1} {
 		m := newTestMeter()

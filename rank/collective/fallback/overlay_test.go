@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// TestOverlayOf: an overlay is of those that lack the message by the plan, or of all that are
-// not apart. This rank and the source are in it, and its name tells it from others.
+// TestOverlayOf: an overlay has the ranks that lack the message by the plan, or all that are not apart.
+// This rank and the source are in it, and its name is unique.
 func TestOverlayOf(t *testing.T) {
 	all := []int{0, 1, 2, 3}
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func (w whole) Run() (vtime.Time, error) { return 0, nil }
 // Received implements Relay.
 func (w whole) Received() bool { return bool(w) }
 
-// TestRelayingReceived: a relay tells of its own message alone.
+// TestRelayingReceived: a relay reports its own message alone.
 func TestRelayingReceived(t *testing.T) {
 	var none *relaying
 	if none.received(0) {

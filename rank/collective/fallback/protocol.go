@@ -106,8 +106,8 @@ func (p *protocol) newCall(to []int) *call {
 	return &call{protocol: p, to: to, replies: make([]*reply, n), probes: make([]*rank.Request, n)}
 }
 
-// tell has all ranks that are alive act on a step, and waits until they have. Ranks whose NICs
-// do not answer, because they are suspected or known to have failed, it awaits for at most a
+// tell publishes a step for all ranks that are alive, and waits until they have acted on it. Ranks
+// whose NICs do not answer, because they are suspected or known to have failed, it awaits for at most a
 // window.
 func (p *protocol) tell(st step) *call {
 	c := p.newCall(p.members.others())

@@ -113,7 +113,7 @@ func (b *Bcast) post(wait bool) error {
 	return nil
 }
 
-// act does what a step of another rank asks for and returns the answer.
+// act carries out a step of another rank and returns the answer.
 func (b *Bcast) act(number int, st step) (a answer) {
 	var err error
 	switch st.Kind {
@@ -191,7 +191,7 @@ func (b *Bcast) adopt(number int, st step) error {
 		b.meter.forget()
 		b.overlay.close()
 		b.epochs.leaveCurrent()
-		// A rank that has begun the next message has not told this group its source yet.
+		// A rank that has begun the next message has not set the source of this group yet.
 		if b.epochs.promote(st.Epoch) && b.msg.seq > st.Seq {
 			if err := b.setSource(b.msg.source); err != nil {
 				return err

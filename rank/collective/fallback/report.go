@@ -5,7 +5,7 @@ import "errors"
 // ErrLost is returned at a rank that the source has given up.
 var ErrLost = errors.New("the source has given this rank up")
 
-// Safety is what the sources of a group did beside multicast. Package collective has the same
+// Safety counts the actions of a group's sources beside multicast. Package collective has the same
 // fields for users, with a comment on each.
 type Safety struct {
 	Fallbacks, Returns, Probes, Overlay, Apart, Restarted int

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// site is what all parts of the fallback share.
+// site holds the state that all parts of the fallback share.
 type site struct {
 	r       *rank.Rank
 	label   string       // distinguishes this broadcast from others of the job

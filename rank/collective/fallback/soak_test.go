@@ -23,7 +23,7 @@ type oneCause struct {
 	text      string
 }
 
-// drawCause draws a fabric, messages and what goes wrong.
+// drawCause draws a fabric, messages and a fault.
 func drawCause(t testing.TB, seed uint64) *oneCause {
 	r := rand.New(rand.NewPCG(seed, 46))
 	var g *topo.Graph
@@ -93,7 +93,7 @@ func (c *oneCause) drawFault(r *rand.Rand) {
 	c.add(f, where)
 }
 
-// check runs it and returns what is wrong.
+// check runs it and returns the first violation.
 func (c *oneCause) check() error {
 	if err := c.run(); err != nil {
 		return err
@@ -120,9 +120,9 @@ func (c *oneCause) lasting() bool {
 	return c.kind == faults.KindRateCut || c.kind == faults.KindSlowReceiver
 }
 
-// TestFallbackOncePerCause: whichever single fault occurs, wherever and whenever, all
-// messages come to all ranks, the group is left once at most, and not used again before it
-// is over. MCASTLAB_SOAK makes it 5,000 seeds.
+// TestFallbackOncePerCause: whichever single fault occurs, wherever and whenever, all messages reach
+// all ranks, the group is left once at most, and not used again before it is over. MCASTLAB_SOAK makes
+// it 5,000 seeds.
 func TestFallbackOncePerCause(t *testing.T) {
 	count := uint64(50)
 	if os.Getenv("MCASTLAB_SOAK") != "" {
@@ -145,9 +145,9 @@ func TestFallbackOncePerCause(t *testing.T) {
 	}
 }
 
-// TestFallbackPartialSweep: whoever crawls, however much and for whatever reason, once it is
-// served apart and the others have a tree of their own they have messages at most 5 % later than when nothing is wrong.
-// MCASTLAB_SOAK makes it 1,000 seeds.
+// TestFallbackPartialSweep: one member crawls, by any factor and for any reason. Once it is served apart and the others
+// have a tree of their own, they have messages at most 5 % later than without the fault. MCASTLAB_SOAK makes it 1,000
+// seeds.
 func TestFallbackPartialSweep(t *testing.T) {
 	count := uint64(10)
 	if os.Getenv("MCASTLAB_SOAK") != "" {
@@ -204,7 +204,7 @@ func TestFallbackPartialSweep(t *testing.T) {
 	}
 }
 
-// late returns how many times as long as in another run a message took to all but one.
+// late returns the largest ratio of message times to those of another run, over all ranks but one.
 func (s *safe) late(healthy *safe, m, but int) (worst float64) {
 	for i := range s.at[m] {
 		if i != but && i > 0 {

@@ -38,8 +38,8 @@ func (b *Bcast) send() error {
 	return b.nextEpoch() // at this point nobody waits for the source
 }
 
-// cast sends the message to all ranks that lack it and are not apart. A cause is why that
-// failed.
+// cast sends the message to all ranks that lack it and are not apart. If that fails, cause is the
+// reason.
 func (b *Bcast) cast() (cause string, err error) {
 	m := &b.msg
 	lacking := b.members.lacking(m.seq)
@@ -184,7 +184,7 @@ func (b *Bcast) interrupt(cause string) error {
 	return b.tryNext()
 }
 
-// sampleLead is how many round trips after it is asked for the first sample is taken.
+// sampleLead is the number of round trips from the request of a sample to the first sample.
 const sampleLead = 20
 
 // laggards returns the members of the group that hold up the others, if they are few.
@@ -200,8 +200,8 @@ func (b *Bcast) laggards() (slow []int) {
 	return slow
 }
 
-// replan has all ranks adopt a plan for the ranks that are alive now. Their answers tell who
-// has the current message.
+// replan has all ranks adopt a plan for the ranks that are alive now. Their answers show which of them
+// have the current message.
 func (b *Bcast) replan(st step) (*call, error) {
 	st.Kind, st.Seq, st.Alive = kindPlan, b.msg.seq, b.members.alive
 	if st.Epoch == 0 {

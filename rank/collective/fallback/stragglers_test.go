@@ -95,8 +95,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// steady returns what a member answers that expects so many packets fewer than the foremost, at
-// each sample.
+// steady returns the answer of a member that expects that many packets fewer than the foremost, at each
+// sample.
 func steady(behind uint32) (expected []uint32) {
 	for k := range samples {
 		expected = append(expected, (1<<24+uint32(10*k)+100-behind)%(1<<24))

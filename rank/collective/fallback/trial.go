@@ -15,8 +15,8 @@ const (
 	testsMax     = 4096     // messages
 	testBytesMax = 64 << 20 // of each message
 
-	// testWindows is how many windows a test fills, all its senders together. Random loss
-	// leaves a window alone now and then: one that went well says little.
+	// testWindows is the number of windows that a test fills, all its senders together. Random loss
+	// spares a window now and then, so one good window proves little.
 	testWindows = 4
 )
 
@@ -27,9 +27,9 @@ func (s *site) testBytes() int {
 	return max(64*s.meter.mtu, min(n, testBytesMax))
 }
 
-// testOf returns what each sender of a test sends to follow messages of the given size: as
-// many messages of that size, one after the other, as normally fill its share of the windows.
-// If only the ends of messages are at risk, a test so has as many ends as real traffic has.
+// testOf returns the messages of each sender of a test after messages of the given size: as many
+// messages of that size, one after the other, as normally fill its share of the windows. If only the
+// ends of messages are at risk, a test has as many ends as real traffic.
 func (s *site) testOf(bytes, senders int) (n, count int) {
 	n = min(bytes, s.testBytes())
 	windows := vtime.Duration((testWindows + senders - 1) / senders)

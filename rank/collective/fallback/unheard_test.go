@@ -33,11 +33,10 @@ func (u *unheard) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 	return v
 }
 
-// TestFallbackUnheard: a member that is served apart gets all of a message, and its source
-// hears of none of that until its connection gives up. The connection is made again, and the
-// message is not sent again to one that does not wait for it. Found by the search of
-// timelines (seed 265 of the lab round): the source waited for a rank that had what it was
-// to get, for ever.
+// TestFallbackUnheard: a member that is served apart gets all of a message, and none of its
+// acknowledgements reach the source until its connection gives up. The connection is made again, and
+// the message is not repeated, since the member does not wait for it. Found by the search of timelines
+// (seed 265 of the lab round): the source waited for ever for a rank that already had its message.
 func TestFallbackUnheard(t *testing.T) {
 	g, err := safeFabric()
 	s := newSafe(t, g, err, 12, 100_000) // no more than is under way at a time
