@@ -30,7 +30,7 @@ func aged(t *testing.T, r *rand.Rand) *lone {
 		l.run()
 		now = max(now, l.net.Now)
 	}
-	look := func() { // what the model says of this instant
+	look := func() { // the model's state at this instant
 		for i := range all {
 			m := &all[i]
 			limit := age

@@ -46,8 +46,8 @@ type aggregation struct {
 	pendingNakPSN wire.PSN
 	nakPending    bool
 
-	// pendingSyndrome is the syndrome of the pending NAK: a sequence NAK or an RNR NAK. Of two
-	// for the same PSN the RNR NAK is kept, since it also says how long to wait.
+	// pendingSyndrome is the syndrome of the pending NAK: a sequence NAK or an RNR NAK. Of two for the
+	// same PSN the RNR NAK is kept, since it also gives the time to wait.
 	pendingSyndrome wire.Syndrome
 
 	// sentNakPSN is the PSN of the last NAK sent to the source. nakOutstanding is set from then
@@ -86,8 +86,8 @@ type pathReport struct {
 	selective bool
 }
 
-// feedback is what a group as a whole has to tell its source after feedback of one member.
-// If both an ACK and a NAK are set, the ACK goes first.
+// feedback is the group's feedback to its source after feedback of one member. If both an ACK and a NAK
+// are set, the ACK goes first.
 type feedback struct {
 	ack, nak bool
 	ackPSN   wire.PSN
@@ -96,8 +96,8 @@ type feedback struct {
 	held     bool          // a NAK was held back, since the source has been asked for its PSN (HoldRepeatedNak)
 }
 
-// addPath appends a path that has acknowledged nothing: its AckPSN is before PSN 0 until
-// open says where the group begins.
+// addPath appends a path that has acknowledged nothing: its AckPSN is before PSN 0 until open sets the
+// group's start PSN.
 func (a *aggregation) addPath() {
 	a.ackPSN = append(a.ackPSN, wire.PSNMask)
 	a.report = append(a.report, pathReport{})
@@ -231,8 +231,8 @@ func (a *aggregation) triggers(path int, psn wire.PSN) bool {
 	return path == a.minPath && (psn.After(a.aggAckPSN) || a.rules.TriggerOnEqual && psn == a.aggAckPSN)
 }
 
-// generate returns what the group may say now: the minimum of all members as an ACK if it
-// has moved, and the pending NAK once every member has everything before it (CEP-29, CEP-36).
+// generate returns the feedback that is due now: the minimum of all members as an ACK if it has moved,
+// and the pending NAK once every member has everything before it (CEP-29, CEP-36).
 func (a *aggregation) generate() (d feedback) {
 	a.minPath = a.smallest()
 	m := a.ackPSN[a.minPath]

@@ -60,7 +60,7 @@ func (a *aggregation) apply(t *testing.T, step string) string {
 	return ""
 }
 
-// TestAggregationSteps: what a group with three members tells its source, packet by packet.
+// TestAggregationSteps: the feedback of a group with three members to its source, packet by packet.
 // Members have everything before PSN 5 at first (CON-3).
 func TestAggregationSteps(t *testing.T) {
 	fixed := RulesFixed()
@@ -167,7 +167,7 @@ func (m *modelAggregation) nak(path int, psn int64, syndrome wire.Syndrome) bool
 	return true
 }
 
-// say returns what the source is told after news.
+// say returns the feedback to the source after an input.
 func (m *modelAggregation) say() (ack, nak int64) {
 	least := m.smallest()
 	min := m.path[least].acked
@@ -263,7 +263,7 @@ func TestAggregationModel(t *testing.T) {
 	}
 }
 
-// checkAggregation compares an aggregation with the model, and with what is said at its
+// checkAggregation compares an aggregation with the model, and checks the invariants stated at its
 // fields.
 func checkAggregation(t *testing.T, a *aggregation, m *modelAggregation, psn func(int64) wire.PSN) {
 	t.Helper()

@@ -34,8 +34,8 @@ func newBenchSwitch(b *testing.B) *benchSwitch {
 	return s
 }
 
-// pass hands a frame to the switch at port 0, lets everything leave and returns how many
-// frames left.
+// pass hands a frame to the switch at port 0, lets everything leave and returns the number of frames
+// that left.
 func (s *benchSwitch) pass(f *wire.Frame) (left int) {
 	s.now = s.now.Add(vtime.Microsecond)
 	s.sw.HandleFrame(s.now, 0, f)

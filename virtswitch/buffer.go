@@ -2,11 +2,10 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// buffer is the account of the shared packet memory, in bytes on the wire, and of the
-// neighbours that are paused to keep it from overflowing. It is a value: it is told what
-// frames take and give back, and returns which neighbours to pause and to resume. A frame is
-// charged while it waits, from its arrival to its start; a frame that leaves at once is never
-// charged.
+// buffer is the account of the shared packet memory, in bytes on the wire, and of the neighbours that
+// are paused to keep it from overflowing. It is a value: its methods take the bytes that frames charge
+// and release, and return the neighbours to pause and to resume. A frame is charged while it waits,
+// from its arrival to its start; a frame that leaves at once is never charged.
 //
 // With static thresholds lossless classes have a part of their own (thresholds, headroom
 // and one frame of every queue), and the others share the rest. With dynamic thresholds all
@@ -19,12 +18,12 @@ type buffer struct {
 	// losslessBytes + lossyBytes <= limit.
 	limit int
 
-	// lossyBytes and losslessBytes are what is charged by priorities of either kind.
-	// Invariant: together they are the sum of bytes of all ingresses.
+	// lossyBytes and losslessBytes are the bytes charged by priorities of either kind. Invariant:
+	// together they are the sum of bytes of all ingresses.
 	lossyBytes, losslessBytes int
 
-	// lossyMax is what lossy priorities may charge with static thresholds. Invariant with
-	// static thresholds: lossyBytes <= lossyMax.
+	// lossyMax is the number of bytes that lossy priorities may charge with static thresholds.
+	// Invariant with static thresholds: lossyBytes <= lossyMax.
 	lossyMax int
 
 	// pool is the memory that all queues share with dynamic thresholds, and used what they hold
@@ -38,8 +37,8 @@ type buffer struct {
 	// paused has, by port, a bit for each priority for which the neighbour is paused.
 	paused []uint8
 
-	// pauses is how many pairs of port and priority are paused, and pausedPorts the ports with
-	// at least one such priority. Invariant: they agree with paused.
+	// pauses is the number of pairs of port and priority that are paused, and pausedPorts the ports
+	// with at least one such priority. Invariant: they agree with paused.
 	pauses      int
 	pausedPorts bitset
 
@@ -55,12 +54,13 @@ type sharedCharge struct {
 	copies int32
 }
 
-// ingress is what frames that arrived at one port hold of the buffer, by priority. It has the size of a cache line.
+// ingress holds the bytes of the buffer that frames from one port charge, by priority. It has the size of a cache
+// line.
 type ingress struct {
 	bytes [8]int32
 
-	// own is how much of bytes is in the queue's own part, with dynamic thresholds.
-	// Invariant: 0 <= own <= bytes, and own <= ownPart of the port; 0 for a lossy priority.
+	// own is the share of bytes in the queue's own part, with dynamic thresholds. Invariant: 0 <= own
+	// <= bytes, and own <= ownPart of the port; 0 for a lossy priority.
 	own [8]int32
 }
 
@@ -91,7 +91,7 @@ func (b *buffer) reset() {
 	}
 }
 
-// threshold returns how many bytes of the pool a queue may hold now.
+// threshold returns the number of bytes of the pool that a queue may hold now.
 func (b *buffer) threshold() int { return int(b.alpha * float64(b.pool-b.used)) }
 
 // place finds room for a frame.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBufferSteps: when one port's neighbour is paused and let go, byte by byte. Steps are
-// "+n" and "-n" bytes of priority 3, and want what the neighbour is told after each.
+// TestBufferSteps: XOFF and XON of one port's neighbour, byte by byte. Steps are "+n" and "-n" bytes of
+// priority 3, and want is the pause frame after each.
 func TestBufferSteps(t *testing.T) {
 	static := PFCConfig{Lossless: 1 << 3, XOFF: 5000, XON: 3000, Headroom: []int{2000, 0}}
 	dynamic := PFCConfig{Lossless: 1 << 3, Alpha: 1, Headroom: []int{2000, 0}}
@@ -22,7 +22,7 @@ func TestBufferSteps(t *testing.T) {
 		{"static", static, 100_000, "+5000: +1: XOFF +500: -2500: -1: XON +2001: XOFF"},
 		{"static, the queue is full", static, 100_000, "+5001: XOFF +4236: +1999: +1: none -1: +1:"},
 		{"static, the memory is full", static, 9000, "+9000: XOFF +1: none -6000: XON"},
-		// The pool is what both ports' own parts leave: 100000 - 2*4236 - 2000.
+		// The pool is the rest beside both ports' own parts: 100000 - 2*4236 - 2000.
 		{"dynamic", dynamic, 100_000, "+44764: +1: XOFF -1: -6395: -1: XON"},
 		// With an offset: 3072 bytes below the threshold, which grows by a byte for each that goes; or with nothing left.
 		{"static, offset", PFCConfig{Lossless: 1 << 3, XOFF: 5000, ResumeOffset: 3072, Headroom: []int{2000, 0}}, 100_000, "+5001: XOFF -3072: -1: XON"},

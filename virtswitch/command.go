@@ -11,7 +11,7 @@ import (
 
 // Commands of faults and of the control plane. Nothing here is on the frame path.
 
-// WipeGroups removes every group at once, without quarantine, and returns how many there were.
+// WipeGroups removes all groups, without quarantine, and returns their number.
 func (s *Switch) WipeGroups() (groups int) {
 	s.groups.each(func(g *group) {
 		if g.forgetAt == 0 {
@@ -33,10 +33,9 @@ func (s *Switch) LimitGroups(room int) {
 	}
 }
 
-// Restart loses what a reboot loses: groups, the state of flow control, and the frames that
-// the switch holds. Routes, carriers and counters stay, and so do the pauses that neighbours
-// have asked for, since their ports go on asking. It returns how many frames were lost; they
-// count as dropped.
+// Restart clears the state that a reboot loses: groups, the state of flow control, and the frames that
+// the switch holds. Routes, carriers and counters stay, and so do the pauses of neighbours, since their
+// ports keep asking for them. It returns the number of frames lost; they count as dropped.
 func (s *Switch) Restart(now vtime.Time) (lost int) {
 	before := s.stats.Dropped()
 	if s.crossbar != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// restarted has hosts send to one host more than its port takes, and restarts the switch
-// while it holds what has to wait.
+// restarted has hosts send to one host beyond its port's rate, and restarts the switch while it holds
+// queued frames.
 func restarted(t *testing.T, r *rand.Rand) *lone {
 	l := newLone(t, nil)
 	for range 50 + r.IntN(50) {

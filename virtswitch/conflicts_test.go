@@ -10,10 +10,10 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Where the papers differ from each other: what the rule that we follow does, and what the other one would do.
+// Where the papers differ from each other: the outcome of the rule in use, and that of the other one.
 
 // printedMinimum is lines 4 to 9 of Gleam's algorithm 3 as printed, over the members' acknowledgements: the
-// comparison replaces what it has by what is larger.
+// comparison replaces a value by a larger one.
 func printedMinimum(ack []wire.PSN) (least wire.PSN) {
 	least = ack[0]
 	for _, a := range ack {

@@ -8,33 +8,29 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// InputConfig makes a switch queue packets where they come in, as a virtual cut-through
-// switch does (CYC-18, CYC-19): a packet waits in its ingress until the egress is free;
-// those behind it, of the same ingress and priority, wait for it whatever their egress.
-// An egress holds one packet, the one it sends. Flow control is PFC on what waits in an
-// ingress. Priorities are strict; the ingresses that want an egress take turns.
+// InputConfig makes a switch queue packets at their ingress, as a virtual cut-through switch does (CYC-18, CYC-19): a packet waits in its
+// ingress until the egress is free; those behind it, of the same ingress and priority, wait for it whatever their egress. An egress holds one
+// packet, the one it sends. Flow control is PFC on the queue of an ingress. Priorities are strict; the ingresses that want an egress take
+// turns.
 //
-// A packet with several copies leaves its ingress when the last bit of the last copy has
-// been sent. Together says when copies start: all at one instant, when all egresses they
-// want are free, or else each when its own is. Nothing is reserved meanwhile, so together
-// a packet with many copies may wait long.
+// A packet with several copies leaves its ingress when the last bit of the last copy has been sent. With Together all copies start at one
+// instant, when all their egresses are free; without it each starts when its own egress is free. Nothing is reserved meanwhile, so together a
+// packet with many copies may wait long.
 //
 // Marking, weights, the watchdog and the accelerator act on the queues of an egress. With
 // input queueing there are none, so these settings have no effect.
 //
-// With Credits flow control is by credits of one packet in place of PFC, taken literally from
-// the cyclic multicast paper (CYC-18, CYC-19): an ingress holds one packet of each lossless
-// priority with RoCE, and its neighbour sends the next when it is told that the last has left. An egress
-// then also holds one, which has left its ingress and waits for the credit. The word is a pause
-// frame that resumes the priority; it takes no time of the link, but waits for the packet that is
-// being sent. Hosts take packets at any time, also of each other where two are back to back. A packet or a credit that a link loses stops the
-// priority of the link for good.
+// With Credits flow control is by credits of one packet in place of PFC, taken literally from the cyclic multicast paper (CYC-18, CYC-19): an
+// ingress holds one packet of each lossless priority with RoCE, and its neighbour sends the next at the credit for the last, which is due
+// when that has left. An egress then also holds one, which has left its ingress and waits for the credit. The word is a pause frame that
+// resumes the priority; it takes no time of the link, but waits for the packet that is being sent. Hosts take packets at any time, also of
+// each other where two are back to back. A packet or a credit that a link loses stops the priority of the link for good.
 type InputConfig struct {
 	Together bool
 	Credits  bool
 }
 
-// crossbar is what waits in the ingresses. A lane is the FIFO of one ingress and
+// crossbar holds the packets that wait in the ingresses. A lane is the FIFO of one ingress and
 // priority; lanes are numbered by priority, then ingress.
 type crossbar struct {
 	together bool
@@ -99,7 +95,7 @@ func (s *Switch) credited(f *wire.Frame) (prio uint8, yes bool) {
 	return prio, s.obeys>>prio&1 != 0
 }
 
-// credit tells the neighbour at a port that the ingress has room again.
+// credit sends the neighbour at a port a credit: the ingress has room again.
 func (s *Switch) credit(now vtime.Time, port int, prio uint8) { s.sendPause(now, port, 1<<prio, 0) }
 
 // launch sends the packet in the slot of an egress if it may start at now.

@@ -21,8 +21,8 @@ func inputLab(t *testing.T, together bool, change func(*Config)) *lone {
 	})
 }
 
-// frameTime is how long a frame of lone.data takes, in microseconds; the first comes to the
-// end of its second link after two of them and two delays.
+// frameTime is the time of a frame of lone.data, in microseconds; the first frame reaches the end of
+// its second link after two of them and two delays.
 const frameTime, firstSlot = 1082 * 8 / 100e3, 2 + 2*frameTime
 
 // slots returns when a stub got its frames, in slots after the first instant possible.
@@ -190,8 +190,8 @@ func TestInputFlowControl(t *testing.T) {
 	}
 }
 
-// TestInputPaused: a paused priority of an egress holds its packets and those behind
-// them, and goes on when the pause ends.
+// TestInputPaused: a paused priority of an egress holds its packets and those behind them, and resumes
+// when the pause ends.
 func TestInputPaused(t *testing.T) {
 	l := inputLab(t, false, nil)
 	l.pause(2, 1, 0xffff)
@@ -212,8 +212,8 @@ func TestInputPaused(t *testing.T) {
 	}
 }
 
-// TestInputCarrier: what waits for a neighbour that has paused it starts when the neighbour's
-// carrier goes, and what it said with it.
+// TestInputCarrier: packets that wait for a neighbour that has paused them start when the neighbour's
+// carrier is lost, since its pause ends with it.
 func TestInputCarrier(t *testing.T) {
 	l := inputLab(t, false, nil)
 	l.pause(2, 1, 0xffff)

@@ -10,11 +10,10 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// crossed has hosts send to one host, to several or to nobody, in any class, to a switch
-// whose neighbours pause it, whose links come and go and which restarts. Each copy arrives
-// once, in the order of its ingress and class, or is dropped and counted; at rest nothing
-// waits. A switch that is told once more what a port's carrier is does what it would have
-// done.
+// crossed has hosts send to one host, to several or to nobody, in any class, to a switch whose
+// neighbours pause it, whose links come and go and which restarts. Each copy arrives once, in the order
+// of its ingress and class, or is dropped and counted; at rest nothing waits. A repeated carrier signal
+// changes nothing.
 func crossed(t *testing.T, seed uint64) *lone {
 	t.Helper()
 	once, again := crossRun(t, seed, false), crossRun(t, seed, true)
@@ -26,7 +25,7 @@ func crossed(t *testing.T, seed uint64) *lone {
 	return again
 }
 
-// crossConfig draws where packets wait, and for how many there is room.
+// crossConfig draws the place of queues and their room.
 func crossConfig(r *rand.Rand, c *Config) {
 	if r.IntN(4) > 0 {
 		c.Input = &InputConfig{Together: r.IntN(2) == 0}
@@ -107,8 +106,8 @@ func crossRun(t *testing.T, seed uint64, again bool) *lone {
 	return l
 }
 
-// wantOrder checks that what crossRun sent passed nothing of its ingress and class, and that
-// nothing came twice. The class is in the upper byte of the PSN, the number below.
+// wantOrder checks that no packet of crossRun passed another of its ingress and class, and that none
+// arrived twice. The class is in the upper byte of the PSN, the number below.
 func (l *lone) wantOrder() {
 	l.t.Helper()
 	for i, s := range l.stub {

@@ -56,7 +56,7 @@ func TestCNPFilter(t *testing.T) {
 	if filtered+uint64(len(lines)) != 158 {
 		t.Errorf("%d notifications passed on and %d filtered by port are not 158", len(lines), filtered)
 	}
-	// Host 1 has died; host 3 goes on, one per window.
+	// Host 1 has died; host 3 still sends, one per window.
 	base = float64(l.net.Now) / float64(vtime.Microsecond)
 	for i := range 10 {
 		l.at(base+float64(50*i), func() { l.stub[3].send(l.cnp(3)) })
@@ -288,7 +288,7 @@ func TestMulticast(t *testing.T) {
 		{loneHosts, ip, []int{0, 1}, dropReasons},
 		{3, ip, []int{0, 1, loneHosts}, dropReasons},
 		{2, ip, nil, DropNotInTree},
-		{1, ip + 1, nil, dropReasons}, // the only member hears nothing of itself
+		{1, ip + 1, nil, dropReasons}, // the only member gets none of its own copies
 		{0, ip + 2, nil, DropUnknownGroup},
 	} {
 		before := *l.sw.Stats()

@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// egress is what waits at one port: a FIFO per priority, and pause frames above all.
-// The priority is chosen when a frame starts (schedule.go). It has the size of a cache line.
+// egress holds the queues of one port: a FIFO per priority, and pause frames above all. The priority is
+// chosen when a frame starts (schedule.go). It has the size of a cache line.
 type egress struct {
 	// ready has a bit for each priority with frames. Invariant: it is set if and only if
 	// the priority's fifo is not empty.
@@ -38,14 +38,14 @@ type egress struct {
 	rest  *others // nil until it is needed
 }
 
-// others is what few ports have.
+// others holds the rarely used state of a port.
 type others struct {
 	pauses []pauseFrame // in order of their instants
 	fifo   [8]fifo      // by priority
 	obeyed obeyedPause
 }
 
-// more returns what few ports have, to be changed.
+// more returns the rarely used state for changes, and makes it if it is missing.
 func (e *egress) more() *others {
 	if e.rest == nil {
 		e.rest = &others{}
@@ -53,10 +53,10 @@ func (e *egress) more() *others {
 	return e.rest
 }
 
-// obeyed returns what the neighbour has stopped.
+// obeyed returns the priorities that the neighbour has paused.
 func (e *egress) obeyed() *obeyedPause { return &e.more().obeyed }
 
-// pauses returns how many pause frames wait.
+// pauses returns the number of pause frames that wait.
 func (e *egress) pauses() int {
 	if e.rest == nil {
 		return 0
@@ -123,7 +123,7 @@ func (q *fifo) pop() waiter {
 	return w
 }
 
-// queued returns how many frames wait at the port, pause frames included.
+// queued returns the number of frames that wait at the port, pause frames included.
 func (e *egress) queued() int {
 	n := e.pauses()
 	for x := e.ready; x != 0; x &= x - 1 {
@@ -176,7 +176,7 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		s.settle(now-1, port)
 	}
 	if p.Free() <= now {
-		// Of most ports it is known without a look at what waits there that this is nothing.
+		// Most ports have nothing to start, which is known without a look at their queues.
 		if p.Next() == vtime.Never && !s.stopped.has(port) {
 			s.stats.Forwarded++
 			p.CommitPacket(f, a.size, now)
@@ -229,7 +229,7 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	s.setNext(port)
 }
 
-// setNext tells the driver when the port's next frame would start.
+// setNext gives the driver the time at which the port's next frame would start.
 func (s *Switch) setNext(port int) {
 	e, p := &s.eg[port], &s.ports[port]
 	next, _ := e.next(p.Free())

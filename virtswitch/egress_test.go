@@ -67,7 +67,7 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-// checkOrder holds what a stub got to the order in which each sender has sent each class.
+// checkOrder compares the order of received frames with that in which each sender has sent each class.
 func (s *stub) checkOrder(t *testing.T, seed uint64) {
 	t.Helper()
 	type flow struct {
@@ -87,8 +87,8 @@ func (s *stub) checkOrder(t *testing.T, seed uint64) {
 	}
 }
 
-// checkEgresses holds all egresses to the invariants that are said at their fields. It returns at how many of them two
-// classes wait, and how many must not start some class.
+// checkEgresses checks all egresses for the invariants stated at their fields. It returns the number of egresses at
+// which two classes wait, and of those that must not start some class.
 func (s *Switch) checkEgresses(t *testing.T, seed uint64) (two, stopped int) {
 	t.Helper()
 	for p := range s.eg {

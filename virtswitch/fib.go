@@ -26,8 +26,8 @@ type FIB struct {
 	ways []way
 }
 
-// way is where a block of addresses is: its upper two bits say how, and the others a place in Sets or Local, or the lowest port of
-// a set of neighbours and, in bits 8 and up, how many they are.
+// way leads to a block of addresses: its upper two bits are the kind of way, and the others a place in Sets or Local, or the
+// lowest port of a set of neighbours and, in bits 8 and up, their number.
 type way uint32
 
 const (
@@ -54,7 +54,7 @@ func (t *FIB) index() {
 	}
 }
 
-// next returns the port by which a frame goes on to dst, one of those that lookup returns, or -1.
+// next returns the port by which a frame leaves for dst, one of those that lookup returns, or -1.
 func (t *FIB) next(f *wire.Frame, dst, seed uint32) int {
 	b := int(dst >> 8 & 0xffff)
 	if dst>>24 != 10 || b >= len(t.ways) {

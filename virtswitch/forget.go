@@ -52,10 +52,10 @@ func (s *Switch) ageOf(g *group) vtime.Duration {
 	return min(s.groupAge, unopenedAge)
 }
 
-// Age deletes the groups that have been idle for as long as they may, and returns how many.
-// It catches groups whose leader does not delete them, or whose deletion was lost. The switch
-// calls it when a group is registered, and drivers may call it. It is not a timer of the
-// switch, since with one armed a lab would never come to rest.
+// Age deletes the groups that have been idle for as long as they may, and returns their number. It
+// catches groups whose leader does not delete them, or whose deletion was lost. The switch calls it
+// when a group is registered, and drivers may call it. It is not a timer of the switch, since with one
+// armed a lab would never come to rest.
 func (s *Switch) Age(now vtime.Time) (groups int) {
 	if now < s.ageAt || s.groupAge == 0 {
 		return 0

@@ -6,9 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// group is the multicast forwarding table (MFT) of one group (Cepheus §III-B1,
-// CEP-19). The path index is port -> path; the path table is split into what the
-// aggregation knows of each path and the rest.
+// group is the multicast forwarding table (MFT) of one group (Cepheus §III-B1, CEP-19). The path index
+// is port -> path; the path table is split into the aggregation's columns and the rest.
 type group struct {
 	id          uint32  // McstID
 	index       []uint8 // by port: 1 + path, 0 if the port is not in the tree
@@ -249,9 +248,9 @@ type PathState struct {
 	IP     uint32   // host only
 	QPN    wire.QPN // host only
 	AckPSN wire.PSN
-	// HasRegion means that WRITEs to the path are moved to a region of the member. Region is
-	// the one that was registered or announced last, and Versions is how many announcements
-	// the member has not acknowledged.
+	// HasRegion means that WRITEs to the path are moved to a region of the member. Region is the one
+	// that was registered or announced last, and Versions is the number of announcements that the
+	// member has not acknowledged.
 	HasRegion bool
 	Region    wire.MRPRegion
 	Versions  int
@@ -323,5 +322,6 @@ func (g *group) state(v *GroupState) {
 	}
 }
 
-// PortLoad returns how many groups use the port (with Rules.LoadPerNode, how many nodes).
+// PortLoad returns the number of groups that use the port (with Rules.LoadPerNode, the number of
+// nodes).
 func (s *Switch) PortLoad(port int) int { return int(s.portLoad[port]) }

@@ -20,14 +20,14 @@ func (l *lone) ack(i int, psn wire.PSN, syn wire.Syndrome) *wire.Frame {
 	return f
 }
 
-// feed sends feedback from host i and lets the switch come to rest.
+// feed sends feedback from host i and runs the switch until it is idle.
 func (l *lone) feed(i int, psn wire.PSN, syn wire.Syndrome) {
 	l.t.Helper()
 	l.stub[i].send(l.ack(i, psn, syn))
 	l.run()
 }
 
-// took returns what host 0, the source, has received since the last call.
+// took returns the frames that host 0, the source, has received since the last call.
 func (l *lone) took(i int) string {
 	var lines []string
 	for _, g := range l.stub[i].got {
@@ -252,8 +252,8 @@ func TestBeforeActivation(t *testing.T) {
 	}
 }
 
-// TestRegistrationRefused: no room, too many paths, no route: the leader is told why,
-// and nothing is installed.
+// TestRegistrationRefused: no room, too many paths, no route: the leader gets the reason, and nothing
+// is installed.
 func TestRegistrationRefused(t *testing.T) {
 	for _, c := range []struct {
 		why    wire.MRPErrorReason
@@ -287,8 +287,8 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
-// TestOnePortUp: a tree climbs by one port, which leads to all members that are not
-// below; if none does the leader is told that there is no route.
+// TestOnePortUp: a tree climbs by one port, which leads to all members that are not below; if none
+// does, the leader gets "no route".
 func TestOnePortUp(t *testing.T) {
 	up := []bool{loneHosts: true, loneHosts + 1: true}
 	remote := func(block uint32) wire.MRPRecord { return wire.MRPRecord{IP: 10<<24 | block<<8 | 1, QPN: 5} }
@@ -594,8 +594,8 @@ func TestStaleNak(t *testing.T) {
 	}
 }
 
-// TestRepeatsFiltered: a packet that comes again goes to those that lack it, and to nobody
-// else (CEP-33); when all have it the source is told so once more (CEP-34).
+// TestRepeatsFiltered: a repeated packet goes only to members that lack it (CEP-33); when all have it,
+// the source gets another ACK (CEP-34).
 func TestRepeatsFiltered(t *testing.T) {
 	l := groupLab(t, nil)
 	send := func() (got [4]string) {

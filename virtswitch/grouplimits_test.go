@@ -14,8 +14,8 @@ import (
 )
 
 // TestNoRoomForGroup (FLT-16): a switch has no room for another group, or a group would leave it by more
-// ports than it can feed (CEP-49). Registration fails for all members with the reason,
-// what other switches had installed is taken back, and groups that fit go on to work.
+// ports than it can feed (CEP-49). Registration fails for all members with the reason, the entries of
+// other switches are removed, and groups that fit still work.
 func TestNoRoomForGroup(t *testing.T) {
 	for _, c := range []struct {
 		name           string

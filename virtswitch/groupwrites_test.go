@@ -27,8 +27,8 @@ func (s *scene) watchRETHs() {
 	}
 }
 
-// alternate has rank 0 send WRITEs of so many packets, all at once, into two windows in
-// turn, and every rank compare both windows with what they should be.
+// alternate has rank 0 send WRITEs of the given number of packets, all posted together, into two
+// windows in turn, and every rank compare both windows with the expected bytes.
 func (s *scene) alternate(mode rank.MRMode, writes, packets int) func(r *rank.Rank) error {
 	size := packets * s.mtu
 	return func(r *rank.Rank) error {
@@ -398,9 +398,9 @@ func TestWriteRepeatedAfterNextRegion(t *testing.T) {
 	}
 }
 
-// TestMostCongestedHeard (FLT-19): several receivers notify of congestion. The source hears of the most congested
-// path, at its rate; when congestion moves, it hears of the other; when that receiver falls
-// silent, of the next. All over a tree of switches, each of which chooses for itself.
+// TestMostCongestedHeard (FLT-19): several receivers notify of congestion. The source gets the CNPs of the most
+// congested path, at its rate; when congestion moves, those of the other; when that receiver falls silent, those
+// of the next. The tree has several switches, each of which chooses for itself.
 func TestMostCongestedHeard(t *testing.T) {
 	g, err := topo.FatTree(4, simlab.Link())
 	s := newScene(t, g, err)

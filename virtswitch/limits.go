@@ -9,11 +9,12 @@ import (
 const (
 	// PortsMax fits the path index into a byte, as the packed table of CEP-21 has it.
 	PortsMax = 254
-	// GroupsMax is what a McstID range of /16 can name at once.
+	// GroupsMax is the number of groups that a McstID range of /16 can name.
 	GroupsMax = 1 << 16
-	// ReductionsMax is how many groups may have a table for reductions: two windows of sums and, for each port, one of parts.
+	// ReductionsMax is the number of groups that may have a table for reductions: two windows of sums and, for each port, one
+	// of parts.
 	ReductionsMax = 8
-	// MembershipsMax is how many ports all groups of programs have together: 4,096 groups, the most that a NIC lets a
+	// MembershipsMax bounds the ports of all groups of programs together: 4,096 groups, the most that a NIC lets a
 	// program join, with members behind four ports each. They take about 1 MiB.
 	MembershipsMax = 1 << 14
 	// pauseQuanta is the pause that an XOFF asks for: the longest the frame can carry.
@@ -30,16 +31,16 @@ const (
 	mrpBytesMax = 1500
 	// pfcWire is a pause frame on the wire.
 	pfcWire = wire.PFCLen + wire.LinkOverhead
-	// deferredMax is how many frames may wait for the feedback processor and the accelerator.
+	// deferredMax is the number of frames that may wait for the feedback processor and the accelerator.
 	deferredMax = 1 << 14
-	// pauseGap is by how much a pause frame follows its cause. It makes the order in
-	// which ports start frames at one instant immaterial.
+	// pauseGap is the delay of a pause frame after its cause. It makes the order in which ports start
+	// frames at one instant immaterial.
 	pauseGap = vtime.Picosecond
-	// quarantineMin is how long a deleted group is remembered at least after the last packet
-	// that deletes it, so that a repeat still finds its tree. It exceeds the longest pause
-	// between the registrar's repeats, 80 ms.
+	// quarantineMin is the shortest time that a deleted group is remembered after the last packet that
+	// deletes it, so that a repeat still finds its tree. It exceeds the longest pause between the
+	// registrar's repeats, 80 ms.
 	quarantineMin = 100 * vtime.Millisecond
-	// unopenedAge is how long a group stays whose registration makes no progress: longer than
-	// a live registrar takes for all its repeats.
+	// unopenedAge is the time after which a group whose registration makes no progress is deleted:
+	// longer than a live registrar takes for all its repeats.
 	unopenedAge = vtime.Second
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// squeezed is what switches did in an incast through small buffers.
+// squeezed holds the counters of switches in an incast through small buffers.
 type squeezed struct {
 	drops          map[string]uint64 // by reason
 	paused, marked uint64
@@ -42,9 +42,9 @@ func squeeze(t *testing.T, q *simlab.Squeeze, check bool) squeezed {
 	return out
 }
 
-// TestLossless: a lossless class drops nothing under incast, cross traffic and pauses, however
-// small the buffers, while headroom is what the formula says (promise D10); with less it does
-// in some labs, and says why.
+// TestLossless: a lossless class drops nothing under incast, cross traffic and pauses, however small
+// the buffers, while headroom is that of the formula (promise D10); with less it drops in some labs,
+// and counts the reason.
 func TestLossless(t *testing.T) {
 	from, count := simlab.Seeds(t, 500)
 	var paused, marked, short uint64

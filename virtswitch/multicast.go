@@ -32,7 +32,7 @@ func (s *Switch) SetMulticast(m wire.MulticastEntry) {
 // Multicasts returns all entries, by address.
 func (s *Switch) Multicasts() []wire.MulticastEntry { return slices.Clone(s.multicast) }
 
-// WipeMulticast removes all entries and returns how many there were.
+// WipeMulticast removes all entries and returns their number.
 func (s *Switch) WipeMulticast() (entries int) {
 	entries, s.multicast = len(s.multicast), nil
 	return entries

@@ -19,12 +19,12 @@ type copies struct {
 	excess []string
 }
 
-// counted is a link on the way down the tree, which loses every so many data packets, or delivers
-// them twice.
+// counted is a link on the way down the tree, which loses every losing-th data packet, or delivers
+// every doubling-th twice.
 type counted struct {
 	c                *copies
 	from, to         string
-	losing, doubling int // every so many; 0: none
+	losing, doubling int // one in that many; 0: none
 	seen             int
 }
 
@@ -49,9 +49,9 @@ func (l *counted) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 	return v
 }
 
-// TestSwitchesNeverRetransmit (CEP-50): whatever is lost, and at whichever level, a switch sends no
-// more copies of a packet by a port than have come to it. Packets that a link delivers twice, which
-// the count does not know of, show that it would be noticed.
+// TestSwitchesNeverRetransmit (CEP-50): whichever packets are lost, and at whichever level, a switch
+// sends no more copies of a packet by a port than it has received. Packets that a link delivers twice,
+// which are not counted, show that the test would notice.
 func TestSwitchesNeverRetransmit(t *testing.T) {
 	down := [][2]string{{"S", "L1"}, {"L1", "S1"}, {"S1", "L2"}, {"L2", "R1"}, {"S1", "C2"}, {"C2", "S3"}, {"S3", "L3"}, {"L3", "R2"}, {"S3", "L4"}, {"L4", "R3"}}
 	run := func(t *testing.T, losing, doubling int, on int) *copies {

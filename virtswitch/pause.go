@@ -2,9 +2,8 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// obeyedPause is the classes that the neighbour of one port has stopped by pause frames
-// (802.1Qbb). It is a value: it is told what pause frames say, and returns which classes
-// resume.
+// obeyedPause holds the classes that the neighbour of one port has paused (802.1Qbb). It is a value:
+// its methods take pause frames and return the classes that resume.
 type obeyedPause struct {
 	// stopped has a bit for each class that the neighbour has stopped.
 	stopped uint8

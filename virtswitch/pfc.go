@@ -35,8 +35,8 @@ func (s *Switch) checkXON(now vtime.Time, in int, prio uint8) {
 	}
 }
 
-// checkAllXON runs checkXON for every paused queue: with dynamic thresholds, room that one
-// queue gives back may allow another to resume.
+// checkAllXON runs checkXON for every paused queue: with dynamic thresholds, room that one queue
+// releases may allow another to resume.
 func (s *Switch) checkAllXON(now vtime.Time) {
 	for in := s.buffer.pausedPorts.next(0); in >= 0; in = s.buffer.pausedPorts.next(in + 1) {
 		for x := s.buffer.paused[in]; x != 0; x &= x - 1 {

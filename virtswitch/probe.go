@@ -118,8 +118,9 @@ func (g *group) probe(p *machine.Probe) {
 	}
 }
 
-// Touched returns what the port's transmitter and queues look like, to whoever asks before and after a frame
-// whether that has come to the port: when it is free, and how many bytes wait.
+// Touched returns the state of the port's transmitter and queues: the time at which it is free, and the
+// number of bytes that wait. A caller that compares it before and after a frame finds out whether the frame
+// reached the port.
 func (s *Switch) Touched(port int) (free vtime.Time, waits int) {
 	return s.ports[port].Free(), s.QueuedAt(port)
 }

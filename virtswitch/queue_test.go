@@ -108,9 +108,9 @@ func TestClasses(t *testing.T) {
 	l.run()
 }
 
-// TestMarking: a packet is marked by what waits behind it: never up to Kmin, always above
-// Kmax, in between with growing probability, and only if it is ECN capable and of a class
-// that is marked. The IPv4 checksum and the ICRC hold.
+// TestMarking: a packet is marked by the queue behind it: never up to Kmin, always above Kmax, in
+// between with growing probability, and only if it is ECN capable and of a class that is marked. The
+// IPv4 checksum and the ICRC hold.
 func TestMarking(t *testing.T) {
 	const size = 1082
 	onArrival := false
@@ -260,8 +260,7 @@ func TestWatchdogPatience(t *testing.T) {
 	}
 }
 
-// TestWatchdogWaiting: a storm is noticed by what waited when it began, too, though nothing
-// comes any more.
+// TestWatchdogWaiting: frames that waited when a storm began reveal it, too, though no more arrive.
 func TestWatchdogWaiting(t *testing.T) {
 	l := dogLab(t, false)
 	for k := range 20 { // twice the port's rate: half of them wait when the pause comes
@@ -276,7 +275,7 @@ func TestWatchdogWaiting(t *testing.T) {
 	}
 }
 
-// TestWatchdogFrees: what the dropped frames held of the buffer lets the senders go on.
+// TestWatchdogFrees: the buffer that the dropped frames release lets the senders resume.
 func TestWatchdogFrees(t *testing.T) {
 	l := dogLab(t, false)
 	l.storm(3, 0, 150)
@@ -311,7 +310,7 @@ func TestPauseMerged(t *testing.T) {
 	}
 }
 
-// occupied notes what port 0's arrivals of priority 3 hold whenever it is told something.
+// occupied notes the bytes that port 0's arrivals of priority 3 hold at each pause frame.
 type occupied struct {
 	l    *lone
 	held []int
@@ -330,7 +329,7 @@ func TestThresholds(t *testing.T) {
 	const size = 1082
 	for _, c := range []struct {
 		xoff, xon, frames int
-		want              []int // bytes held when the neighbour is told to stop, and to go on
+		want              []int // bytes held at XOFF and at XON
 	}{
 		{10 * size, 6 * size, 10, nil},
 		{10 * size, 6 * size, 11, []int{11 * size, 6 * size}},

@@ -77,9 +77,9 @@ func (v writeTrial) run(t *testing.T) *sim.Net {
 	return n
 }
 
-// TestGroupWrites: WRITEs to a group in the three modes, with members that move, windows
-// that change, more WRITEs at once than leaves keep regions for, and frames lost, doubled,
-// late and damaged. After every round each byte of every window is what it should be (CON-6).
+// TestGroupWrites: WRITEs to a group in the three modes, with members that move, windows that change,
+// more WRITEs at once than leaves keep regions for, and frames lost, doubled, late and damaged. After
+// every round each byte of every window is right (CON-6).
 func TestGroupWrites(t *testing.T) {
 	from, count := simlab.Seeds(t, 60)
 	for seed := from; seed < from+count; seed++ {

@@ -5,15 +5,14 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// reduction is the table of a group that adds up what its members send (Reduce-scatter in
-// the network, BAS-14). The group's tree has the leader's leaf at its root. A switch waits
-// until every path but the one to the root has given its part of a chunk, adds them in the
-// order of ports, and sends the sum up; the root sends it down to the member it is for,
-// and tells all others that there is one.
+// reduction is the table of a group that adds up its members' numbers (Reduce-scatter in the network,
+// BAS-14). The group's tree has the leader's leaf at its root. A switch waits until every path but the
+// one to the root has given its part of a chunk, adds them in the order of ports, and sends the sum up;
+// the root sends it down to the member it is for, and tells all others that there is one.
 //
-// Only members repeat anything, and a member repeats what it gave until it is answered. A part
-// that comes twice is added once, since its path is marked as having given. The repeat makes
-// the sum go up again if it had gone up, and the path be answered again if the answer was there.
+// Only members repeat anything, and a member repeats its part until it is answered. A part that arrives
+// twice is added once, since its path is marked as having given. The repeat makes the sum go up again
+// if it had gone up, and the path be answered again if the answer was there.
 //
 // A chunk sits in the slot of its number modulo 2 ReduceWindow. A member gives chunk
 // c + 2W when it has the answer to c + W. The root answered that with parts of all members,
@@ -24,7 +23,7 @@ type reduction struct{ slots [2 * wire.ReduceWindow]slot }
 type slot struct {
 	chunk uint32
 	state slotState
-	given int // how many paths have given their part
+	given int // paths that have given their part
 	owner int // path to the member that the sum is for; -1: it is not below this switch, or not known yet
 	kind  shape
 	sum   []byte
@@ -39,14 +38,14 @@ const (
 	slotSent                    // the sum has been sent up
 )
 
-// shape is what all parts of a chunk have in common. Phantom parts have a length only.
+// shape is the operation and length that all parts of a chunk share. Phantom parts have a length only.
 type shape struct {
 	n       int // bytes; 0: no path has given a part with numbers yet
 	float   bool
 	phantom bool
 }
 
-// part is what a path has given.
+// part is the contribution of a path.
 type part struct {
 	given bool
 	n     int    // bytes
@@ -101,7 +100,7 @@ func (s *Switch) handleReduce(now vtime.Time, in int, f *wire.Frame, g *group) {
 // reduceOK means that the packet is not to be dropped.
 const reduceOK = dropReasons
 
-// take adds what a path gives to a chunk, and sends the sum on when it is complete.
+// take adds a path's part to a chunk, and sends the sum when it is complete.
 func (s *Switch) take(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot, i int, m wire.ReduceImm) DropReason {
 	if m.Chunk != sl.chunk {
 		if sl.state != slotDone || m.Chunk != (sl.chunk+2*wire.ReduceWindow)%wire.ReduceChunks {
@@ -151,7 +150,7 @@ func (sl *slot) begin(chunk uint32, paths int) {
 	}
 }
 
-// wanted returns how many paths have to give their part.
+// wanted returns the number of paths that have to give their part.
 func (sl *slot) wanted(g *group) int {
 	if g.rootPath() >= 0 {
 		return len(g.path) - 1

@@ -66,15 +66,15 @@ func floats(v ...float32) (b []byte) {
 	return b
 }
 
-// gives sends what a host gives to a chunk; without data it is the one the sum is for.
+// gives sends a host's part of a chunk; without data the host is the one that gets the sum.
 func (l *lone) gives(i int, chunk uint32, data []byte) {
 	l.t.Helper()
 	l.stub[i].send(l.reducePacket(hostIP(i), group1, wire.ReduceImm{Own: len(data) == 0, Chunk: chunk}, data))
 	l.run()
 }
 
-// came returns what has come to each port since the last call, for example
-// "1:done 3, 2:result 3 05000000".
+// came returns the packets that have arrived at each port since the last call, for example "1:done 3,
+// 2:result 3 05000000".
 func (l *lone) came() string {
 	var all []string
 	for i, s := range l.stub {
@@ -286,8 +286,8 @@ func TestReduceGuards(t *testing.T) {
 	l.expect("after all that", "0:done 3, 1:result 3 6f000000de000000, 2:done 3, 3:done 3")
 }
 
-// TestReduceRoom: a switch takes so many reductions and refuses the next; a deleted one
-// makes room when its McstID may be used again.
+// TestReduceRoom: a switch takes ReductionsMax reductions and refuses the next; a deleted one makes
+// room when its McstID may be used again.
 func TestReduceRoom(t *testing.T) {
 	l := newLone(t, nil)
 	for i := range uint32(ReductionsMax) {

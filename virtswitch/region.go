@@ -9,18 +9,17 @@ import (
 // versionBytes is the packed size of one version: PSN 3, VA 8, R_Key 4.
 const versionBytes = 15
 
-// regions is where WRITEs land at one member of a group. A source cannot name an address and
-// a key that are right at every member, so it names an offset, and the member's leaf puts in
-// address and key, in the packets that have a RETH (CEP-25, CEP-26).
+// regions holds the memory regions into which WRITEs go at one member of a group. A source cannot name
+// an address and a key that are right at every member, so it names an offset, and the member's leaf
+// puts in address and key, in the packets that have a RETH (CEP-25, CEP-26).
 //
-// A WRITE lands in the region that MRP registered unless its R_Key refers to an announced
-// one (GLE-8). Announcements of outstanding WRITEs are kept, so that a packet that is repeated
-// after the next announcement goes where it went before (GLE-15). Once the member has
-// acknowledged an announcement, the source repeats nothing before it, so it takes the place of
-// the last settled one.
+// A WRITE lands in the region that MRP registered unless its R_Key refers to an announced one (GLE-8).
+// Announcements of outstanding WRITEs are kept, so that a packet that is repeated after the next
+// announcement goes to its first place (GLE-15). Once the member has acknowledged an announcement, the
+// source repeats nothing before it, so it takes the place of the last settled one.
 type regions struct {
 	registered wire.MRPRegion
-	round      uint8     // generation of registered, by which an older packet is told
+	round      uint8     // generation of registered, which identifies older packets
 	settled    version   // the last announcement that the member has acknowledged; valid if announced
 	announced  bool      // some announcement has been acknowledged
 	versions   []version // announcements that are not acknowledged, in order of PSN
@@ -177,7 +176,7 @@ func (s *Switch) putRegions(now vtime.Time, in int, g *group, p wire.MRPPacket, 
 	}
 }
 
-// leaderRecords returns how many records at the start of a packet are the leader's own.
+// leaderRecords returns the number of records at the start of a packet that are the leader's own.
 func leaderRecords(p wire.MRPPacket) int {
 	if p.Flags&wire.MRPMRUpdate != 0 {
 		return 1

@@ -281,7 +281,7 @@ func TestRegionsForgotten(t *testing.T) {
 	}
 }
 
-// TestUnfilteredWrites: without the filter a WRITE that the member has comes to it again,
+// TestUnfilteredWrites: without the filter a WRITE that the member has is delivered to it again,
 // whatever announcement it names: it has to answer.
 func TestUnfilteredWrites(t *testing.T) {
 	l := regionLab(t, func(c *Config) { c.Rules.FilterRetransmits = false })
@@ -337,15 +337,15 @@ func TestRegionMemory(t *testing.T) {
 	}
 }
 
-// TestTableLayout (GLE-2): under Gleam's rules a table has Gleam's size, in what the switch reports
-// and in what it takes of a limit: the memory of two tables of Cepheus holds one of Gleam, and that
-// of two of Gleam holds two (CON-9).
+// TestTableLayout (GLE-2): under Gleam's rules a table has Gleam's size, in the switch's report and
+// against a limit: the memory of two tables of Cepheus holds one of Gleam, and that of two of Gleam
+// holds two (CON-9).
 func TestTableLayout(t *testing.T) {
 	const ports = loneHosts + 2
 	for _, c := range []struct {
 		rules       Rules
 		memory      int
-		groups, all int // that fit, and what they take
+		groups, all int // that fit, and their size
 	}{
 		{RulesFixed(), 2 * MFTBytes(ports, false), 2, 2 * (11*ports + 7)},
 		{RulesCepheus(), 2 * MFTBytes(ports, false), 2, 2 * (11*ports + 7)},

@@ -151,8 +151,8 @@ func (g *group) covers(ports []int) bool {
 	return true
 }
 
-// prune removes the paths of an earlier attempt from the table, and tells the switches on
-// them. Switches that the new attempt has already reached ignore that.
+// prune removes the paths of an earlier attempt from the table, and sends the removal to the switches
+// on them. Switches that the new attempt has already reached ignore that.
 func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 	if g.forgetAt == 0 {
 		for i := range g.path {
@@ -176,7 +176,7 @@ func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 // chosen. The leader's own record gets no port: -1.
 func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.MRPErrorReason) {
 	out = make([]int, p.Len())
-	chosen := make([]uint8, len(s.ports)) // by port: 1 + how many were chosen before
+	chosen := make([]uint8, len(s.ports)) // by port: 1 + the number chosen before
 	fan := 0
 	for i := range g.path {
 		if g.path[i].port != in {
@@ -372,7 +372,7 @@ func (p *path) mac(mcstID uint32) wire.MAC {
 	return wire.GroupMAC(mcstID)
 }
 
-// refuse tells the leader that the group cannot be installed here (CEP-18).
+// refuse sends the leader the reason why the group cannot be installed here (CEP-18).
 func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id, attempt uint32, why wire.MRPErrorReason) {
 	s.stats.Refused++
 	if s.trace != nil {

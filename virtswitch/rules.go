@@ -2,9 +2,9 @@ package virtswitch
 
 import "fmt"
 
-// Rules selects among the rules of in-network multicast where the papers differ from each other
-// or from what works. Each field's name says what the switch does if it is true. A field whose
-// rule no paper has is marked as ours.
+// Rules selects among the rules of in-network multicast where the papers differ from each other or from
+// a working rule. A field that is true makes the switch do what its name says. The comment of a field
+// marks a rule that no paper has.
 type Rules struct {
 	// FilterRetransmits keeps a data packet from a path that has acknowledged it
 	// (Cepheus §III-D, CEP-33; Gleam has no filter).
@@ -43,10 +43,9 @@ type Rules struct {
 	Activate bool
 }
 
-// RulesFixed is the default: the Cepheus paper, with remedies for what it gets wrong or
-// leaves open. These are the start PSN (CEP-31), a lost last ACK (CEP-34), a NAK that nothing
-// passes on (CEP-37) or that has become stale (CEP-38), the path of the old source (CEP-41),
-// and many NAKs for one packet (CEP-54).
+// RulesFixed is the default: the Cepheus paper, with remedies for its errors and gaps. These are the
+// start PSN (CEP-31), a lost last ACK (CEP-34), a NAK that nothing passes on (CEP-37) or that has
+// become stale (CEP-38), the path of the old source (CEP-41), and many NAKs for one packet (CEP-54).
 func RulesFixed() Rules {
 	return Rules{
 		FilterRetransmits: true, RepeatAck: true, NakGenerates: true, ForgetNak: true,
@@ -54,14 +53,14 @@ func RulesFixed() Rules {
 	}
 }
 
-// RulesCepheus is the Cepheus paper literally, but for what cannot run at all (CEP-14,
+// RulesCepheus is the Cepheus paper literally, except the rules with which it cannot run (CEP-14,
 // CEP-30).
 func RulesCepheus() Rules {
 	return Rules{FilterRetransmits: true, ForgetNak: true, EmitTies: true}
 }
 
-// RulesGleam is the Gleam paper literally (GLE-1, GLE-2, GLE-4, GLE-7), but for what cannot run at
-// all (CEP-14, CEP-30, GLE-6).
+// RulesGleam is the Gleam paper literally (GLE-1, GLE-2, GLE-4, GLE-7), except the rules with which it
+// cannot run (CEP-14, CEP-30, GLE-6).
 func RulesGleam() Rules {
 	return Rules{NakGenerates: true, TriggerOnEqual: true, EmitTies: true, LoadPerNode: true, EntryList: true}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// tell sends feedback of host i that has the selective bit, a NAK with what it has.
+// tell sends feedback of host i with the selective bit: a NAK with the PSNs that it has.
 func (l *lone) tell(i int, psn wire.PSN, syn wire.Syndrome) {
 	l.t.Helper()
 	e := wire.NewEnvelope(wire.Flow{Src: hostIP(i), Dst: group1, TTL: 64, SrcPort: 1, DstPort: wire.PortRoCEv2})

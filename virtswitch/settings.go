@@ -2,9 +2,9 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// Settings holds what all switches of a lab have in common. Package lab fills it from the lab
-// file, and package fabric passes it on: it adds only what depends on the ports of one switch,
-// which are PFC.Headroom, ECN.Kmin and ECN.Kmax, and the switch's random stream ECN.Random.
+// Settings holds the parameters that all switches of a lab share. Package lab fills it from the lab
+// file, and package fabric passes it on: it adds only the parameters that depend on the ports of one
+// switch, which are PFC.Headroom, ECN.Kmin and ECN.Kmax, and the switch's random stream ECN.Random.
 type Settings struct {
 	Buffer int // shared packet buffer in bytes
 	PFC    PFCConfig
@@ -23,7 +23,7 @@ type Settings struct {
 	// 0: those of Groups.
 	GroupMemory int
 	FanOut      int // most paths that a group's data may leave by, the source's not counted; 0: no limit (CEP-49)
-	// GroupAge is how long a group may be idle before Age deletes it; 0: for ever.
+	// GroupAge is the time that a group may be idle before Age deletes it; 0: for ever.
 	GroupAge vtime.Duration
 	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
 	// CNP is passed on.

@@ -9,16 +9,15 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Groups of programs. Hosts report the groups that they have joined (IGMPv3, MLDv2); a switch keeps, by group, the
-// ports behind which there are members, and reports the group in its own name to its neighbour on the way to the root
-// of the group's tree (as a proxy, RFC 4605). A packet leaves by the ports of members and by the one toward the root, but not by
-// the one that it came by: it climbs to the root, whoever sent it, and goes down to members wherever it passes
-// their branch (as in BIDIR-PIM, RFC 5015). Since every switch has one port toward the root at most, no packet
-// comes to a switch twice.
+// Groups of programs. Hosts report the groups that they have joined (IGMPv3, MLDv2); a switch keeps, by group, the ports behind
+// which there are members, and reports the group in its own name to its neighbour on the way to the root of the group's tree (as
+// a proxy, RFC 4605). A packet leaves by the ports of members and by the one toward the root, but not by the one that it came
+// by: it climbs to the root, from any sender, and goes down to members wherever it passes their branch (as in BIDIR-PIM, RFC
+// 5015). Since every switch has one port toward the root at most, no packet reaches a switch twice.
 //
 // A switch is the querier of the ports below it: from the first report, packet or query of a switch above on, it queries every
 // 125 s. A member that answers neither of two queries, 10 s apart, is removed. With Config.QueriesRest there is no timer for
-// that: a query is sent when it is due and a packet, report or query comes.
+// that: a query that is due is sent with the next packet, report or query.
 
 // Membership is a group as a switch knows it.
 type Membership struct {
@@ -81,7 +80,7 @@ type Snooped struct {
 	Groups []Membership
 }
 
-// Snooped returns what the switch knows of groups of programs; nil: it has never heard of any.
+// Snooped returns the switch's table of groups of programs; nil: it has never received a report.
 func (s *Switch) Snooped() *Snooped {
 	if s.snoop == nil {
 		return nil
@@ -253,7 +252,7 @@ func (s *Switch) rejoin(now vtime.Time) {
 			s.climbs(now, g)
 			s.quit(now, up, g.ip) // what was below is above now
 			if i < len(s.snoop.groups) && s.snoop.groups[i].ip != g.ip {
-				s.rejoin(now) // the group has gone with its last port
+				s.rejoin(now) // the group was deleted with its last port
 				return
 			}
 		}

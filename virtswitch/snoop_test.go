@@ -120,7 +120,7 @@ func TestMembershipsProxy(t *testing.T) {
 	}
 }
 
-// TestQueriesRest: without timers a switch holds no deadline, and sends what is due with the next frame.
+// TestQueriesRest: without timers a switch holds no deadline, and sends due queries with the next frame.
 func TestQueriesRest(t *testing.T) {
 	l := newLone(t, rooted)
 	l.report(0, joinsOf(0, 1)...)

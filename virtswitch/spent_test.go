@@ -309,7 +309,7 @@ func TestGroupTable(t *testing.T) {
 	}
 }
 
-// TestProfiles: the profiles by name, and what is none.
+// TestProfiles: the profiles by name; other names are refused.
 func TestProfiles(t *testing.T) {
 	for name, want := range map[string]Rules{"": RulesFixed(), "fixed": RulesFixed(), "cepheus": RulesCepheus(), "gleam": RulesGleam()} { // independent of each other
 		if got, err := RulesByName(name); got != want || err != nil {

@@ -2,7 +2,7 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// DropReason is why a switch dropped a frame.
+// DropReason is the reason for which a switch dropped a frame.
 type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
@@ -23,7 +23,7 @@ const (
 	DropProcessorFull                     // the feedback processor or the accelerator has no room
 	DropRegionsFull                       // a member has acknowledged too few of its announced regions
 	DropNoRegion                          // the announcement that a WRITE names has not come here
-	DropICRC                              // feedback of a group, or what would change its source, with a wrong invariant CRC
+	DropICRC                              // feedback of a group, or a packet that would change its source, with a wrong invariant CRC
 	DropReduceChunk                       // chunk of a reduction that is over, or has not begun
 	DropRestart                           // the switch restarted while it held the frame
 	DropMembershipsFull                   // report of a group of programs that the table has no room for
@@ -48,7 +48,7 @@ func DropReasons() []DropReason {
 	return all
 }
 
-// Stats counts what a switch has done since it was made.
+// Stats counts the actions of a switch since it was made.
 type Stats struct {
 	Received  uint64 // frames handed to the switch
 	Forwarded uint64 // frames committed to a port, copies and own ones included
@@ -76,7 +76,7 @@ type Stats struct {
 	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 
-// PortStats counts what a port has had to do with groups (GEN-11).
+// PortStats counts a port's packets of groups (GEN-11).
 type PortStats struct {
 	AcksIn, NaksIn, CNPsIn uint64 // group feedback that came by the port
 	CNPsFiltered           uint64 // of CNPsIn, those not passed on because another path is more congested (CEP-43)
@@ -105,7 +105,7 @@ type Holding struct {
 	Timers     int // armed timers, that of queries left out
 }
 
-// Holding returns what the switch holds.
+// Holding returns the number of objects that the switch holds.
 func (s *Switch) Holding() Holding {
 	h := Holding{
 		MFTBytes: s.mftUsed, Reductions: s.reductions, Multicast: len(s.multicast), Frames: s.Queued(),

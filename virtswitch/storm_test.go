@@ -110,10 +110,10 @@ func stormRank(r *rank.Rank, begin vtime.Time, took []vtime.Duration) error {
 	return nil
 }
 
-// TestPauseStorm: one NIC pauses its switch without end. The watchdog fires once its
-// interval has passed since frames began to wait, and within half of it more (promise
-// D12); flows that share no paused queue keep 95 % of their rate, and those that do go on
-// when it has fired. Without a watchdog they stand still while the storm lasts.
+// TestPauseStorm: one NIC pauses its switch without end. The watchdog fires once its interval has
+// passed since frames began to wait, and within half of it more (promise D12); flows that share no
+// paused queue keep 95 % of their rate, and those that do resume when it has fired. Without a watchdog
+// they stall while the storm lasts.
 func TestPauseStorm(t *testing.T) {
 	const detect = 100 * vtime.Microsecond
 	base, _, _ := stormRun(t, 1, false, virtswitch.WatchdogConfig{})

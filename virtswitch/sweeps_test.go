@@ -22,10 +22,9 @@ func (l *lone) outcome() string {
 	return l.net.Log.String()
 }
 
-// TestSweepTranscripts: what a switch makes of random frames, faults and commands is what it
-// was, to the byte. Each line of the golden file stands for the transcript of a seed.
-// (go test ./virtswitch -run SweepTranscripts -transcripts DIR writes them, before and after
-// a change, for diff.)
+// TestSweepTranscripts: a switch handles random frames, faults and commands as before, to the byte.
+// Each line of the golden file stands for the transcript of a seed. (go test ./virtswitch -run
+// SweepTranscripts -transcripts DIR writes them, before and after a change, for diff.)
 func TestSweepTranscripts(t *testing.T) {
 	g := machinetest.NewDigest(t)
 	for seed := range uint64(40) {

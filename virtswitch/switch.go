@@ -17,19 +17,18 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Config describes a switch: the settings that it shares with the others of its lab, and what
-// is its own.
+// Config describes a switch: the settings that it shares with the others of its lab, and its own.
 type Config struct {
 	Settings
-	IP uint32 // loopback address, the source of what the switch itself sends
+	IP uint32 // loopback address, the source of the switch's own packets
 	// GroupRange is the network of the fabric's McstIDs.
 	GroupRange wire.GroupRange
 	Ports      []machine.Port // the driver's transmitters, one per port; at most PortsMax
 	Pool       *wire.Pool
 	FIB        FIB
 	Seed       uint64 // of the ECMP hash
-	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
-	// them. nil: the fabric has no tiers.
+	// Up marks the ports that lead to a higher tier; a group's tree then uses at most one of them. nil:
+	// the fabric has no tiers.
 	Up    []bool
 	Hosts []bool // which ports lead to hosts; needed if Input has Credits
 	Trace machine.Tracer
@@ -58,8 +57,8 @@ type Switch struct {
 	fib       FIB
 	routes    FIB
 	noCarrier bitset
-	// reroutes is how often fib has changed. A group keeps the count of its registration, by
-	// which a later packet finds out that the routes have changed since.
+	// reroutes counts the changes of fib. A group keeps the count of its registration, by which a later
+	// packet finds out that the routes have changed since.
 	reroutes uint64
 	seed     uint32
 	rules    Rules
@@ -68,7 +67,7 @@ type Switch struct {
 	groupRange wire.GroupRange
 	trust      bool
 	trace      machine.Tracer
-	queues     machine.QueueTracer // trace, if it is told of queues; else nil
+	queues     machine.QueueTracer // trace, if it traces queues; else nil
 
 	buffer buffer
 	// pauseQuanta is the pause that an XOFF of this switch asks for.
@@ -90,8 +89,8 @@ type Switch struct {
 	stopped bitset
 	timers  vtime.TimerTable
 	groups  groupTable
-	// portLoad is, by port, how many groups have it as a path or, with rules.LoadPerNode, how
-	// many nodes. Invariant: it is the sum over all groups that are not deleted.
+	// portLoad is, by port, the number of groups that have it as a path or, with rules.LoadPerNode, the
+	// number of nodes. Invariant: it is the sum over all groups that are not deleted.
 	portLoad    []int32
 	portStats   []PortStats
 	groupsMax   int
@@ -102,7 +101,7 @@ type Switch struct {
 	// over all groups, deleted ones that are remembered included; announced versions of
 	// regions are not in it.
 	mftUsed int
-	// reductions is how many groups have a table for reductions. Invariant: it is at most
+	// reductions is the number of groups that have a table for reductions. Invariant: it is at most
 	// ReductionsMax.
 	reductions int
 	fanOut     int
@@ -113,7 +112,7 @@ type Switch struct {
 	up        bitset // ports to a higher tier; nil: the fabric has no tiers
 	hosts     bitset // ports to hosts, with credits
 	cnpWindow vtime.Duration
-	// quarantine is how long a deleted group is remembered, and its McstID not used again.
+	// quarantine is the time for which a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
 	multicast  []wire.MulticastEntry // in order of address, each address once
 	snoop      *snooping             // groups of programs; nil: none was ever heard of
@@ -190,8 +189,8 @@ func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
 func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
 func (s *Switch) timerDeferred() int         { return timerPorts + 3*len(s.ports) }
 
-// HandleFrame implements machine.Machine. With a crossbar, starts that were due before now
-// are made up for first, and what the frame adds is admitted after.
+// HandleFrame implements machine.Machine. With a crossbar, starts that were due before now come first,
+// and the frame's copies are admitted after them.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	if s.crossbar == nil {
 		s.handle(now, port, f)
@@ -361,25 +360,25 @@ func (s *Switch) SetPool(p *wire.Pool) { s.pool = p }
 // Stats returns the switch's counters.
 func (s *Switch) Stats() *Stats { return &s.stats }
 
-// PortStats returns what a port has counted. Like Stats it outlives a restart.
+// PortStats returns the counters of a port. Like Stats they outlive a restart.
 func (s *Switch) PortStats(port int) PortStats { return s.portStats[port] }
 
 // QueuePeak returns the most bytes on the wire that one queue of a port has held, 4 GiB at most. With input
 // queueing nothing waits at egresses, and it is 0. Like counters it outlives a restart.
 func (s *Switch) QueuePeak(port int) int { return int(s.eg[port].peak) }
 
-// Ports returns how many ports the switch has.
+// Ports returns the number of ports of the switch.
 func (s *Switch) Ports() int { return len(s.eg) }
 
-// traceQueue tells what waits at a port, to a tracer that is told of queues.
+// traceQueue reports the queue of a port to a tracer that traces queues.
 func (s *Switch) traceQueue(now vtime.Time, port int) {
 	if s.queues != nil {
 		s.queues.TraceQueue(now, port, s.QueuedAt(port))
 	}
 }
 
-// QueuedAt returns how many bytes on the wire wait to be sent by a port. With input queueing nothing
-// waits at egresses, and it is 0.
+// QueuedAt returns the number of bytes on the wire that wait to be sent by a port. With input queueing
+// nothing waits at egresses, and it is 0.
 func (s *Switch) QueuedAt(port int) (n int) {
 	e := &s.eg[port]
 	for x := e.ready; x != 0; x &= x - 1 {
@@ -391,7 +390,7 @@ func (s *Switch) QueuedAt(port int) (n int) {
 // PausedAt returns the bit mask of the priorities that the neighbour at a port has paused.
 func (s *Switch) PausedAt(port int) uint8 { return s.eg[port].paused }
 
-// Pauses returns how many pause frames wait to be sent.
+// Pauses returns the number of pause frames that wait to be sent.
 func (s *Switch) Pauses() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].pauses()
@@ -410,7 +409,7 @@ func (s *Switch) Stands() bool {
 	return !moves
 }
 
-// Queued returns how many frames wait in the switch, pause frames included.
+// Queued returns the number of frames that wait in the switch, pause frames included.
 func (s *Switch) Queued() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].queued()

@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
-// stub is the far end of a switch port: it keeps what it receives and sends what it is
-// told to.
+// stub is the far end of a switch port: it keeps the frames that it receives and sends the frames of
+// the test.
 type stub struct {
 	net   *machinetest.Net
 	index int
@@ -250,8 +250,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestPauseOfLossyClass: a pause frame that names all classes stops those with PFC, and those
-// that are paused asymmetrically; the others go on, whether it stops or frees them.
+// TestPauseOfLossyClass: a pause frame that names all classes stops those with PFC, and those that are
+// paused asymmetrically; the others keep sending, whether it pauses or resumes them.
 func TestPauseOfLossyClass(t *testing.T) {
 	for _, c := range []struct{ lossless, obey, stops uint8 }{{0, 0, 0}, {1 << 3, 0, 1 << 3}, {0x28, 0, 0x28}, {1 << 3, 1 << 5, 0x28}} {
 		for _, quanta := range []uint16{0, 60000} { // 307 us

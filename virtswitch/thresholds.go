@@ -20,10 +20,11 @@ type PFCConfig struct {
 	// may hold Alpha times what is free of the buffer that all queues share. A lossless queue
 	// beyond that is paused, and resumed at three quarters of it. 0: thresholds are static.
 	Alpha float64
-	// ResumeOffset is how many bytes below its threshold, static or dynamic, a queue must be for its neighbour to be
-	// resumed; one that is empty is resumed whatever the threshold is. 0: three quarters of the threshold, or XON.
+	// ResumeOffset is the number of bytes below its threshold, static or dynamic, at which a queue's neighbour is
+	// resumed; the neighbour of an empty queue is resumed whatever the threshold is. 0: three quarters of the
+	// threshold, or XON.
 	ResumeOffset int
-	// Headroom is, by port, how many bytes may still arrive after XOFF was decided; the
+	// Headroom is, by port, the number of bytes that may still arrive after XOFF was decided; the
 	// function Headroom computes it.
 	Headroom []int
 	// Quanta is the pause that an XOFF asks for, in units of 512 bit times, PauseQuantaMin to
@@ -31,13 +32,12 @@ type PFCConfig struct {
 	Quanta int
 }
 
-// Headroom returns the bytes a lossless queue must be able to take after XOFF was
-// decided: the pause frame waits for the frame being sent, is sent and takes effect;
-// a frame that the neighbour has begun already is still sent; and what is under way still
-// arrives. rate is the link's in bit/s, delay the sum of both directions' propagation,
-// own and peer the pipeline latencies of this switch and of its neighbour, mtu the RoCE
-// path MTU. The frame that made XOFF necessary is not included: a queue has separate room for
-// it.
+// Headroom returns the bytes a lossless queue must be able to take after XOFF was decided: the pause
+// frame waits for the frame being sent, is sent and takes effect; a frame that the neighbour has begun
+// already is still sent; and the frames under way still arrive. rate is the link's in bit/s, delay the
+// sum of both directions' propagation, own and peer the pipeline latencies of this switch and of its
+// neighbour, mtu the RoCE path MTU. The frame that made XOFF necessary is not included: a queue has
+// separate room for it.
 func Headroom(rate int64, delay, own, peer vtime.Duration, mtu int) int {
 	frame := max(mtu, mrpBytesMax) + maxFrameWire - mtuMax
 	wait := (delay + own + peer + pauseGap).Seconds() * float64(rate) / 8
@@ -49,19 +49,19 @@ type thresholds struct {
 	// lossless has a bit for each priority whose frames are not dropped for lack of room.
 	lossless uint8
 
-	// xoffBytes is how much the arrivals at one port of one lossless priority may hold of the
-	// buffer before the neighbour is paused, and xonBytes the most that they may hold when it
-	// is resumed. They are used with static thresholds only (alpha is 0). Invariant: in a lab
-	// xonBytes <= xoffBytes.
+	// xoffBytes is the number of bytes of the buffer beyond which the neighbour of one port is paused
+	// for one lossless priority, and xonBytes the most with which it is resumed. They are used with
+	// static thresholds only (alpha is 0). Invariant: in a lab xonBytes <= xoffBytes.
 	xoffBytes, xonBytes int
 
 	// alpha makes thresholds dynamic: it is the share of the free pool that a queue may hold.
 	alpha float64
 
-	// resumeOffset is how far below the dynamic threshold a neighbour is resumed; 0: at three quarters of it.
+	// resumeOffset is the number of bytes below the dynamic threshold at which a neighbour is resumed; 0: at
+	// three quarters of it.
 	resumeOffset int
 
-	// headroom is, by port, how many bytes may still arrive after XOFF was decided.
+	// headroom is, by port, the number of bytes that may still arrive after XOFF was decided.
 	headroom []int
 }
 
@@ -87,16 +87,16 @@ func newThresholds(c PFCConfig, ports, limit int) thresholds {
 	return t
 }
 
-// Reserved returns the bytes that PFC sets aside of the given buffer in a switch of
-// so many ports: static thresholds, headroom and room for the frame that crosses the
-// threshold, for every lossless queue.
+// Reserved returns the bytes that PFC sets aside of the given buffer in a switch with that many ports:
+// static thresholds, headroom and room for the frame that crosses the threshold, for every lossless
+// queue.
 func Reserved(c PFCConfig, ports, buffer int) int {
 	t := newThresholds(c, ports, buffer)
 	return t.reserved()
 }
 
-// XOFF returns the static threshold, in bytes, of a switch of so many ports with the given
-// buffer: c.XOFF, or the one that the switch chooses if that is 0.
+// XOFF returns the static threshold, in bytes, of a switch with that many ports and the given buffer:
+// c.XOFF, or the one that the switch chooses if that is 0.
 func XOFF(c PFCConfig, ports, buffer int) int { return newThresholds(c, ports, buffer).xoffBytes }
 
 // reserved returns the bytes set aside for lossless classes.

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// queueTracer keeps what a switch tells of its queues.
+// queueTracer keeps the last queue lengths that a switch has reported.
 type queueTracer struct {
 	t    *testing.T
 	now  map[int]vtime.Time
@@ -25,8 +25,8 @@ func (q *queueTracer) TraceQueue(now vtime.Time, port, bytes int) {
 	q.now[port], q.told[port], q.most = now, bytes, max(q.most, bytes)
 }
 
-// TestTraceQueue: what a tracer was told last of a port is what waits there, when frames wait, after they have left, after the
-// watchdog has dropped them, and after a restart.
+// TestTraceQueue: the last report of a port is its queue: when frames wait, after they have left, after the watchdog has
+// dropped them, and after a restart.
 func TestTraceQueue(t *testing.T) {
 	for _, c := range []struct {
 		name   string

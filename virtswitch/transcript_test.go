@@ -37,8 +37,8 @@ func (l *lone) counts() {
 	}
 }
 
-// incast has the first three hosts send n packets of a traffic class to the fourth, which
-// pauses the class meanwhile for so many quanta.
+// incast has the first three hosts send n packets of a traffic class to the fourth, which pauses the
+// class meanwhile for the given quanta.
 func (l *lone) incast(n int, tos uint8, quanta uint16) {
 	l.pause(3, 1<<3, quanta)
 	l.at(1.2, func() {
@@ -80,8 +80,8 @@ func (l *lone) members() {
 	l.run()
 }
 
-// TestTranscripts holds what a switch does against golden files: every frame with its
-// time, what it reports, and what it has counted in the end.
+// TestTranscripts compares a switch's output with golden files: every frame with its time, its reports,
+// and its final counters.
 func TestTranscripts(t *testing.T) {
 	head := []int{9000, 9000, 9000, 9000, 9000, 9000}
 	remote := wire.MRPRecord{IP: 10<<24 | 1<<8 | 1, QPN: 55}

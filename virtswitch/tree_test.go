@@ -91,8 +91,8 @@ type treeRun struct {
 	faults []faults.Spec
 }
 
-// register runs it and returns how it ended: the leader's phase, and why it failed if it did;
-// or what is wrong with the tree.
+// register runs it and returns the leader's last phase, with the reason if the registration failed, or
+// a violation in the tree.
 func (l *treeLab) register(t *testing.T, r treeRun, look func(n *sim.Net)) (phase mrp.Phase, why, wrong error) {
 	t.Helper()
 	n, err := sim.New(sim.Config{
@@ -110,7 +110,7 @@ func (l *treeLab) register(t *testing.T, r treeRun, look func(n *sim.Net)) (phas
 		tl.Add(0, f)
 	}
 	l.begin(t, n, 0, 0, 0, r.late)
-	n.At(0, func(vtime.Time) {}) // has the lab look at what the leader sends
+	n.At(0, func(vtime.Time) {}) // makes the lab look at the leader's packets
 	for k := 1; k <= r.more; k++ {
 		n.At(vtime.Time(k)*vtime.Time(7*vtime.Microsecond), func(now vtime.Time) { l.begin(t, n, now, k%l.graph.Hosts, k, r.late) })
 	}
@@ -157,7 +157,7 @@ func (l *treeLab) instants(t *testing.T, late int) (all []vtime.Time) {
 	return slices.Compact(all)
 }
 
-// treeChanges are what happens at an instant to a link between switches, or to a switch.
+// treeChanges are changes, at an instant, of a link between switches or of a switch.
 var treeChanges = []struct {
 	name string
 	of   faults.Kind

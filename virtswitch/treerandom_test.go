@@ -73,9 +73,8 @@ func randomChanges(r *rand.Rand, l *treeLab) (all []faults.Spec) {
 	return all
 }
 
-// TestTreeCarriesOnce: a registration whose last member answers late is repeated after a link
-// has gone, and again when it is back. Each packet of a message then takes each link of the
-// tree once.
+// TestTreeCarriesOnce: a registration whose last member answers late is repeated after a link has
+// failed, and again when it is back. Each packet of a message then takes each link of the tree once.
 func TestTreeCarriesOnce(t *testing.T) {
 	const packets = 20
 	for _, l := range treeLabs(t) {

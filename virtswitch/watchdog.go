@@ -10,11 +10,10 @@ import (
 // WatchdogConfig configures the PFC watchdog, which protects the fabric from a neighbour that
 // pauses without end (Guo et al., SIGCOMM 2016, §4.3; SONiC's pfcwd).
 type WatchdogConfig struct {
-	// Detect is how long a priority of a port must be paused, with frames waiting and
-	// without a break, to count as stuck; 0: no watchdog. A break is an XON or a pause that
-	// ran out.
+	// Detect is the time for which a priority of a port must be paused, with frames waiting and without
+	// a break, to count as stuck; 0: no watchdog. A break is an XON or a pause that ran out.
 	Detect vtime.Duration
-	// Restore is how long the neighbour must then leave the priority unpaused before it is
+	// Restore is the time for which the neighbour must then leave the priority unpaused before it is
 	// given back to flow control.
 	Restore vtime.Duration
 	// Forward makes a stuck priority ignore pauses. Otherwise its frames are dropped, those
@@ -22,8 +21,8 @@ type WatchdogConfig struct {
 	Forward bool
 }
 
-// watchdog is the PFC watchdog of one port. It is a value: it is told what the neighbour
-// stops and resumes, and returns which priorities are to be taken over and given back.
+// watchdog is the PFC watchdog of one port. It is a value: its methods take the neighbour's pauses and
+// resumes, and return the priorities to take over and to give back.
 //
 // A priority is idle, watched, in a storm, or in a storm and released:
 //
@@ -63,8 +62,8 @@ func (w *watchdog) watch(now vtime.Time, prio uint8) vtime.Time {
 	return w.due[prio]
 }
 
-// stopped records that the neighbour stops a priority, and reports whether that priority is in
-// a storm, which then goes on. For any other priority it changes nothing.
+// stopped records that the neighbour stops a priority, and reports whether that priority is in a storm,
+// which then continues. For any other priority it changes nothing.
 func (w *watchdog) stopped(prio uint8) bool {
 	if w.storm>>prio&1 == 0 {
 		return false

@@ -112,7 +112,7 @@ func TestWatchdogModel(t *testing.T) {
 	}
 }
 
-// TestObeyedPause: each class goes on when its own pause has run out, or at an XON before.
+// TestObeyedPause: each class resumes when its own pause has run out, or earlier at an XON.
 func TestObeyedPause(t *testing.T) {
 	var p obeyedPause
 	if p.next() != vtime.Never || p.expired(100) != 0 {
