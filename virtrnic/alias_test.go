@@ -37,7 +37,8 @@ func (p *pair) connectUC(i int, q *QP, ip uint32, qpn wire.QPN, last QPState) {
 	}
 }
 
-// sendUC sends a message of 5000 bytes to side 1 and returns what came and whether it did.
+// sendUC sends a message of 5000 bytes to side 1 and returns the received bytes, and whether they
+// arrived.
 func (p *pair) sendUC() ([]byte, bool) {
 	p.t.Helper()
 	src, sm := p.region(0, 5000, 7)
@@ -49,7 +50,7 @@ func (p *pair) sendUC() ([]byte, bool) {
 	return dst, len(got) == 1 && got[0].Status == WCSuccess && bytes.Equal(src, dst)
 }
 
-// TestAliases: a NIC takes what is sent to its aliases, and to no address beside them.
+// TestAliases: a NIC takes packets to its aliases, and to no address beside them.
 func TestAliases(t *testing.T) {
 	const first = 10<<24 | 128<<16 | 33
 	for ip, want := range map[uint32]bool{first - 1: false, first: true, first + 3: true, first + 4: false} { // each is its own case
@@ -65,8 +66,8 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestUCByPeer: a message of several packets to a group comes to the queue pair of UC
-// that is attached to the group and connected to the sender, and to no other.
+// TestUCByPeer: a message of several packets to a group reaches the queue pair of UC that is attached
+// to the group and connected to the sender, and to no other.
 func TestUCByPeer(t *testing.T) {
 	const group = 0xefff_c000
 	p := newPair(t, pairOptions{typ: TypeUC})

@@ -9,8 +9,8 @@ import (
 // data, as ConnectX adapters send them (captured as 0xc2).
 const cnpTraffic = 48<<2 | wire.ECNECT0
 
-// congestion is what DCQCN keeps for a queue pair: the reaction point of its sending half, and
-// for its receiving half the instant at which the notification point may send the next CNP.
+// congestion is the state of DCQCN for a queue pair: the reaction point of its sending half, and for
+// its receiving half the instant at which the notification point may send the next CNP.
 type congestion struct {
 	reactionPoint
 	quiet vtime.Time    // no CNP before

@@ -14,10 +14,9 @@ func (n *NIC) Note(now vtime.Time, e machine.Event) {
 	}
 }
 
-// Restart loses all but the counters: queue pairs, memory regions and all else that was made
-// with verbs, and the frames that the NIC holds, without any completion. Numbers and keys are
-// still reused as late as possible. It returns how many frames were lost; they count as
-// dropped.
+// Restart loses all but the counters: queue pairs, memory regions and all else that was made with
+// verbs, and the frames that the NIC holds, without any completion. Numbers and keys are still reused
+// as late as possible. It returns the number of frames lost; they count as dropped.
 func (n *NIC) Restart(now vtime.Time) (lost int) {
 	n.settleBefore(now)
 	before := n.dropped()

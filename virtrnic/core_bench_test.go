@@ -40,8 +40,7 @@ func (k loneKind) String() string {
 	return fmt.Sprintf("%s/%dKiB/%s", op, k.mtu>>10, mem)
 }
 
-// Streams are of messages of so many packets, of which every fourth and the last are
-// acknowledged.
+// Streams have messages of that many packets, of which every fourth and the last are acknowledged.
 const (
 	lonePackets = 64
 	loneAck     = 4
@@ -90,8 +89,8 @@ func newLone(t testing.TB, k loneKind) *lone {
 	return l
 }
 
-// out takes what the NIC has sent by now off its link, and says whether the last of it asks
-// for an acknowledgement.
+// out takes the frames that the NIC has sent by now off its link, and reports whether the last of them
+// asks for an acknowledgement.
 func (l *lone) out() (sent int, ask bool, psn wire.PSN) {
 	l.nic.Settle(l.now, 0)
 	for l.link.InFlight() > 0 {

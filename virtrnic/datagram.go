@@ -19,7 +19,7 @@ func (r *requester) sent(now vtime.Time, q *QP, last bool) {
 	q.checkDrained(now)
 }
 
-// AddressHandle is where datagrams go (ibv_ah).
+// AddressHandle is the destination of datagrams (ibv_ah).
 type AddressHandle struct {
 	pd          *PD
 	env         wire.Envelope

@@ -86,8 +86,8 @@ func TestUCLoss(t *testing.T) {
 	}
 }
 
-// TestUCPartialWrite: a WRITE that loses a packet in the middle has landed up to it, and
-// the peer is told nothing.
+// TestUCPartialWrite: a WRITE that loses a packet in the middle has landed up to it, and the peer gets
+// no completion.
 func TestUCPartialWrite(t *testing.T) {
 	p := newPair(t, connected)
 	p.loseNth(0, 3)
@@ -190,7 +190,7 @@ func TestSQE(t *testing.T) {
 		}
 		post(4, good)
 		p.want(0, WC{WRID: 4, Status: WCWRFlushErr})
-		p.post(1, back) // receiving goes on
+		p.post(1, back) // receiving continues
 		p.run()
 		if got := p.completions(0); len(got) != 1 || got[0].Status != WCSuccess || got[0].Opcode != WCRecv {
 			t.Errorf("receive in SQE: %+v", got)
@@ -329,8 +329,8 @@ func TestUDDrops(t *testing.T) {
 	p.want(1, WC{WRID: 3, Status: WCLocProtErr})
 }
 
-// TestUDLimits: a datagram beyond the port's MTU fails, one without an address is
-// refused, and so is what the service does not have.
+// TestUDLimits: a datagram beyond the port's MTU fails, one without an address is refused, and so are
+// operations that the service lacks.
 func TestUDLimits(t *testing.T) {
 	p := newPair(t, datagrams)
 	_, m := p.region(0, 5000, 1)
@@ -484,9 +484,9 @@ func TestMulticastLimits(t *testing.T) {
 	}
 }
 
-// TestUCMulticast: what goes to a group over UC reaches its UC members and nobody else,
-// whoever sends it, in order and with its immediate data; a lost packet costs its message;
-// a window that was taken away takes nothing.
+// TestUCMulticast: messages to a group over UC reach its UC members and no other queue pair, from any
+// sender, in order and with its immediate data; a lost packet costs its message; a window that was
+// deregistered takes nothing.
 func TestUCMulticast(t *testing.T) {
 	const group, key = 0xef010203, ChosenKeys | 7
 	p := newPair(t, datagrams)

@@ -103,8 +103,8 @@ type reactionPoint struct {
 	cutAt                vtime.Time
 	rateAt               vtime.Time
 
-	// owed is what was sent and is not yet covered by the rate, in bits times picoseconds per
-	// second.
+	// owed is the part of the sent bytes that the rate has not yet covered, in bits times picoseconds
+	// per second.
 	owed  uint64
 	since vtime.Time
 }
@@ -163,7 +163,7 @@ func (r *reactionPoint) cut(now vtime.Time) {
 	r.rateAt = now.Add(r.set.RateTimer)
 }
 
-// increase runs one round of recovery, after the stage counter has gone up.
+// increase runs one round of recovery, after the stage counter has been increased.
 func (r *reactionPoint) increase(at vtime.Time) {
 	if !r.limited {
 		return
@@ -189,8 +189,8 @@ func (r *reactionPoint) increase(at vtime.Time) {
 	r.limited = r.rate < r.line
 }
 
-// catchUp does what timers would have done up to and including now. At one instant the timer
-// of alpha comes first, then cuts, then increases.
+// catchUp runs the timers that were due up to and including now. At one instant the timer of alpha
+// comes first, then cuts, then increases.
 func (r *reactionPoint) catchUp(now vtime.Time) {
 	for {
 		at := min(r.alphaAt, r.cutAt, r.rateAt)
@@ -244,7 +244,7 @@ func (r *reactionPoint) rateTick(at, now vtime.Time) {
 // stageMax bounds the stage counters, which only a cut resets, so that they never overflow.
 const stageMax = 1 << 20
 
-// skip returns the first instant of a timer after now, and how many it passes over.
+// skip returns the first instant of a timer after now, and the number of instants before it.
 func skip(at vtime.Time, period vtime.Duration, now vtime.Time) (next vtime.Time, n int64) {
 	if at > now {
 		return at, 0
@@ -253,7 +253,7 @@ func skip(at vtime.Time, period vtime.Duration, now vtime.Time) (next vtime.Time
 	return at.Add(vtime.Duration(n) * period), n
 }
 
-// sent records a packet of so many bytes on the wire that starts now.
+// sent records a packet of size bytes on the wire that starts now.
 func (r *reactionPoint) sent(now vtime.Time, size int) {
 	if !r.begun {
 		return
@@ -273,7 +273,7 @@ func (r *reactionPoint) sent(now vtime.Time, size int) {
 	r.owed += uint64(size) * 8 * psPerSecond
 }
 
-// pay reduces owed by what the rate has covered since the last call. It is called before every
+// pay reduces owed by the bits that the rate has covered since the last call. It is called before every
 // change of the rate.
 func (r *reactionPoint) pay(now vtime.Time) {
 	if hi, paid := bits.Mul64(r.rate, uint64(now.Sub(r.since))); hi == 0 && paid < r.owed {

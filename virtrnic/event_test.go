@@ -358,8 +358,8 @@ func TestCommEst(t *testing.T) {
 	}
 }
 
-// TestStatuses gives one situation for every completion status this NIC has; docs/verbs.md
-// says why it has no others.
+// TestStatuses has one situation for every completion status of this NIC; docs/verbs.md explains why it
+// has no others.
 func TestStatuses(t *testing.T) {
 	o := pairOptions{timeout: 4, retry: 1, rnr: 1, rdAtomic: 1}
 	for _, c := range []struct {
@@ -462,7 +462,7 @@ func TestCQSize(t *testing.T) {
 	}
 }
 
-// TestQueryQP returns what was set, and the PSNs as they move.
+// TestQueryQP: QueryQP returns the attributes that were set, and the PSNs as they move.
 func TestQueryQP(t *testing.T) {
 	for _, typ := range []QPType{TypeRC, TypeUC, TypeUD} {
 		o := pairOptions{typ: typ, psn: 0xffffff, timeout: 9, retry: 3, rnr: 2}

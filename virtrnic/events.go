@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// EventType is what happened outside any work request (ibv_event_type, with its numbers).
+// EventType is the type of an event outside any work request (ibv_event_type, with its numbers).
 type EventType uint8
 
 // Asynchronous events.
@@ -24,7 +24,7 @@ const (
 	EventLastWQEReached EventType = 16 // a queue pair in ERR will take no more from its SRQ
 )
 
-// String returns what ibv_event_type_str does.
+// String returns the text of ibv_event_type_str.
 func (e EventType) String() string {
 	switch e {
 	case EventCQErr:
@@ -109,7 +109,7 @@ func (n *NIC) event(t EventType, q *QP) {
 		q.queuedEvents |= 1 << t
 		n.events.Push(AsyncEvent{Type: t, QP: q})
 	}
-	n.completions++ // wakes whoever waits for completions or events
+	n.completions++ // wakes a task that waits for completions or events
 }
 
 // CompChannel collects the events of completion queues (ibv_comp_channel).
@@ -133,7 +133,7 @@ func (n *NIC) CreateCQOn(ch *CompChannel, depth int) (*CQ, error) {
 	return c, err
 }
 
-// armed says which completion the channel is told of.
+// armed is the kind of completion for which the channel gets an event.
 type armed uint8
 
 const (

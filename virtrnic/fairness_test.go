@@ -11,9 +11,9 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// fairness is the experiment of Cepheus Fig. 14 (R-C17): f1 is a multicast from N0 to
-// all others, f2 goes from N1 to N2 and f3 from N3 to N4, one after the other. The
-// paper gives no times; here the whole takes so many recovery times of the set.
+// fairness is the experiment of Cepheus Fig. 14 (R-C17): f1 is a multicast from N0 to all others, f2
+// goes from N1 to N2 and f3 from N3 to N4, one after the other. The paper gives no times; here the
+// whole takes the given number of recovery times of the set.
 type fairness struct {
 	set   string
 	line  int64
@@ -101,8 +101,8 @@ func floodGroup(r *rank.Rank, g *rank.Group, buf *rank.Buffer, until vtime.Time)
 	return r.Wait(open...)
 }
 
-// watch takes every millisecond what each flow had of its last link; f1 is what the
-// unicast flow of the time shares with, at N2 and later at N4.
+// watch records every millisecond each flow's share of its last link; f1 is measured where it shares
+// with the present unicast flow, at N2 and later at N4.
 func (x *fairness) watch(n *sim.Net, meters map[string]*meter, ip2, ip3 uint32) {
 	x.ms = map[string][]float64{}
 	last := map[string]int{}
@@ -152,8 +152,8 @@ func (x *fairness) back(flow string, from float64) vtime.Duration {
 	return x.span
 }
 
-// TestFairness: the multicast has the line, shares it fairly with each unicast flow that
-// comes, and has it again when that has gone.
+// TestFairness: the multicast has the line, shares it fairly with each unicast flow that begins, and
+// has it again after that flow.
 func TestFairness(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")

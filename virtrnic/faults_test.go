@@ -16,11 +16,10 @@ var (
 	seedCount = flag.Uint64("seeds", 400, "number of seeds of a sweep")
 )
 
-// TestRandomFaults runs two NICs back to back over a wire that loses, doubles,
-// reorders and damages frames, with random requests in both directions. After every
-// event the requester's counters are in order and the receiver has what was
-// acknowledged; at the end every request has completed, once, in order, and the bytes
-// are right.
+// TestRandomFaults runs two NICs back to back over a wire that loses, doubles, reorders and damages
+// frames, with random requests in both directions. After every event the requester's counters are in
+// order and the receiver has all acknowledged packets; at the end every request has completed, once, in
+// order, and the bytes are right.
 func TestRandomFaults(t *testing.T) {
 	for seed := *fromSeed; seed < *fromSeed+*seedCount; seed++ {
 		if err := randomFaults(t, seed); err != nil {

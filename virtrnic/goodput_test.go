@@ -15,14 +15,14 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// repair is what a lossy transfer came to.
+// repair is the result of a lossy transfer.
 type repair struct {
 	goodput            float64 // of the line, payload only
 	repeated, timeouts uint64
 }
 
-// transferLossy moves a message of so many bytes across a fat-tree, to one host or, by
-// multicast, to so many, whose last links lose frames, and says how fast it was.
+// transferLossy moves a message of size bytes across a fat-tree, to one host or, by multicast, to
+// several, whose last links lose frames, and returns its goodput and repeats.
 func transferLossy(t testing.TB, irn bool, loss float64, size, receivers int) (r repair) {
 	t.Helper()
 	const line = 100e9

@@ -14,7 +14,8 @@ const gsiQKey = 0x80010000
 // madLen is the length of a management datagram.
 const madLen = 256
 
-// SetGSI sets what takes the management datagrams from other hosts, which it must not keep. It may send others.
+// SetGSI sets the receiver of management datagrams from other hosts. take must not keep mad; it may
+// send datagrams.
 func (n *NIC) SetGSI(take func(now vtime.Time, src uint32, mad []byte)) { n.gsi = take }
 
 // SendMAD sends a management datagram from queue pair 1 to that of a host.

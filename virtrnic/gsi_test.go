@@ -65,7 +65,7 @@ func generalRun(t *testing.T, r *rand.Rand) *NIC {
 	if err := p.net.Run(10000); err != nil {
 		t.Fatal(err)
 	}
-	for _, all := range [][][]byte{want, got} { // what is injected comes sooner than what is sent
+	for _, all := range [][][]byte{want, got} { // injected datagrams arrive sooner than sent ones
 		slices.SortFunc(all, slices.Compare)
 	}
 	if !slices.EqualFunc(want, got, slices.Equal) {

@@ -7,9 +7,9 @@ import (
 )
 
 // Guest is memory of a program outside the NIC's process, which the NIC itself neither reads nor
-// writes: that may take long, and fail. Image is read in its place, so the driver brings up to
-// date what a request is going to read before it hands the request to the NIC. Put takes what
-// the NIC writes, in order; b is valid during the call.
+// writes: that may take long, and fail. Image is read in its place, so the driver updates the bytes
+// that a request is going to read before it hands the request to the NIC. Put takes the NIC's writes,
+// in order; b is valid during the call.
 type Guest struct {
 	Image []byte
 	Put   func(off uint64, b []byte)
@@ -34,9 +34,9 @@ func (m *Guest) write(b []byte, off uint64, n int) {
 }
 
 // SetFence has the NIC ask before it answers a request of a queue pair's peer whether bytes that it has handed to Guest.Put are still on
-// their way to memory that the answer speaks for. f returns 0 if none are; else a number, and the driver calls Placed with it, or with
-// a greater one, once they are there. An acknowledgement, a NAK, or the answer to an atomic waits for that: a peer that has it may
-// tell the program by another way to look. Numbers grow.
+// their way to memory that the answer speaks for. f returns 0 if none are; else a number, and the driver calls Placed with it, or with a
+// greater one, once they are there. An acknowledgement, a NAK, or the answer to an atomic waits for that: a peer that has it may notify
+// the program by another way. Numbers grow.
 func (n *NIC) SetFence(f func(q *QP) uint64) { n.fence = f }
 
 // fenced returns the number for which an answer that is made now has to wait, or 0.
@@ -124,7 +124,7 @@ func (q *QP) EachLoad(f func(SGE)) {
 	}
 }
 
-// InIntake returns how many frames wait in the receive buffer.
+// InIntake returns the number of frames that wait in the receive buffer.
 func (n *NIC) InIntake() int {
 	if n.intake == nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGuest: the NIC reads the image of a guest's memory, and hands over what it writes, whose
-// bytes it does not keep.
+// TestGuest: the NIC reads the image of a guest's memory, and hands over its writes without keeping
+// their bytes.
 func TestGuest(t *testing.T) {
 	type put struct {
 		off uint64

@@ -9,9 +9,9 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// TestResponseToNothing: before anything was sent a response of any kind, at any PSN near
-// the first, changes nothing and is counted as stale; only the acknowledgement of what was
-// before says nothing new.
+// TestResponseToNothing: before anything was sent a response of any kind, at any PSN near the first,
+// changes nothing and is counted as stale; only the acknowledgement of the PSN before the first is not
+// counted.
 func TestResponseToNothing(t *testing.T) {
 	for _, psn := range []wire.PSN{0, 5, wire.PSNMask} {
 		for _, irn := range []*IRN{nil, testIRN()} {
@@ -96,7 +96,7 @@ func TestResources(t *testing.T) {
 	check(3)
 }
 
-// host is a NIC's stack that keeps what it gets.
+// host is a NIC's stack that keeps the frames it gets.
 type host struct {
 	pool   *wire.Pool
 	frames int
@@ -152,7 +152,7 @@ func TestHostStack(t *testing.T) {
 	}
 }
 
-// TestHeadersBelow: class, tag and MAC addresses of what leaves follow the fabric's plan.
+// TestHeadersBelow: class, tag and MAC addresses of sent frames follow the fabric's plan.
 func TestHeadersBelow(t *testing.T) {
 	classes := &[64]uint8{26: 5, 48: 9}
 	for _, c := range []struct {
@@ -230,8 +230,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestDestroyed: a queue pair that is gone is not there to be destroyed again, is not
-// visited, and what its flow still sends finds no queue pair.
+// TestDestroyed: a destroyed queue pair cannot be destroyed again, is not visited, and the packets that
+// its flow still sends find no queue pair.
 func TestDestroyed(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 4, retry: 0, rnr: 1})
 	more, err := p.nic[1].CreateQP(QPInit{PD: p.pd[1], SendCQ: p.cq[1], RecvCQ: p.cq[1]})

@@ -162,7 +162,7 @@ func hostileRun(t *testing.T, data []byte, posted bool) *NIC {
 		if typ%3 == 2 {
 			w.UD = p.dest(1)
 		}
-		if typ%3 != 0 || len(data)%2 == 0 { // else the answers to a READ are what is next
+		if typ%3 != 0 || len(data)%2 == 0 { // else the answers to a READ are next
 			p.post(1, w)
 		}
 		if typ%3 == 0 {

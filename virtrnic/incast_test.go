@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// meter counts what passes a link, by source address, and looks at the queue before it.
+// meter counts the bytes that pass a link, by source address, and samples the queue before it.
 type meter struct {
 	net   *sim.Net
 	sw    *virtswitch.Switch
@@ -55,8 +55,8 @@ func jain(x ...float64) float64 {
 	return sum * sum / (float64(len(x)) * squares)
 }
 
-// recovery is how long a set takes to give a flow back the given rate at R_HAI each round
-// of its timer.
+// recovery returns the time that a set takes to give a flow back the given rate at R_HAI each round of
+// its timer.
 func recovery(set *virtrnic.DCQCN, rate, line int64) vtime.Duration {
 	hai := int64(set.RateHAI)
 	if set.PerLine {
@@ -136,7 +136,7 @@ func sink(r *rank.Rank) error {
 	return err
 }
 
-// sharing is what some flows into one host came to over the last half of a run.
+// sharing is the result of some flows into one host over the last half of a run.
 type sharing struct {
 	jain, load   float64
 	queue, most  float64 // mean and maximum, kB
@@ -155,8 +155,8 @@ func (l *cnpLoss) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 	return v
 }
 
-// runIncast lets flows write to one host for so many recovery times of the set; every so
-// many-th CNP is lost, none if that is 0.
+// runIncast lets flows write to one host for the given number of recovery times of the set; one CNP in
+// lost is lost, none if that is 0.
 func runIncast(t testing.TB, name string, flows int, times float64, lost int) sharing {
 	t.Helper()
 	const line = 100e9

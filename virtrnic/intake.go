@@ -40,9 +40,8 @@ const intakeQuanta = 0xffff
 // Stalled reports whether the NIC is stopped by Stall.
 func (n *NIC) Stalled() bool { return n.tx.stalled }
 
-// Stall stops the NIC, or lets it continue from the state in which it was stopped. A stalled
-// NIC sends nothing, keeps what arrives waiting, and fires no timer of a queue pair. Verbs may
-// be called meanwhile.
+// Stall stops the NIC, or lets it continue from the state in which it was stopped. A stalled NIC sends
+// nothing, holds arriving frames, and fires no timer of a queue pair. Verbs may be called meanwhile.
 func (n *NIC) Stall(now vtime.Time, on bool) {
 	if on == (n.intake != nil && n.intake.stalled) {
 		return

@@ -9,9 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// TestStall: a NIC that is stalled sends nothing and takes nothing, and goes on where it
-// was: the sender's when it is the sender, the receiver's when it is that. Everything
-// completes.
+// TestStall: a NIC that is stalled sends nothing and takes nothing, and continues from its state; the
+// sender and the receiver are stalled in turn. Everything completes.
 func TestStall(t *testing.T) {
 	const n = 100 * 1024
 	from, to := vtime.Time(3*vtime.Microsecond), vtime.Time(50*vtime.Microsecond)
@@ -45,8 +44,8 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestStallOverflow: what comes to a stalled NIC beyond its buffer is dropped for that
-// reason, and sent again.
+// TestStallOverflow: frames that arrive at a stalled NIC beyond its buffer are dropped for that reason,
+// and sent again.
 func TestStallOverflow(t *testing.T) {
 	const n = 2 << 20
 	p := newPair(t, pairOptions{timeout: 8, retry: 7})
@@ -100,8 +99,8 @@ func TestSlowIntake(t *testing.T) {
 	}
 }
 
-// TestNICRestart: a NIC that restarts has no queue pair and holds no frame; its peer's
-// request fails in bounded time, and what it asks later finds no queue pair.
+// TestNICRestart: a NIC that restarts has no queue pair and holds no frame; its peer's request fails in
+// bounded time, and later requests find no queue pair.
 func TestNICRestart(t *testing.T) {
 	const n = 100 * 1024
 	p := newPair(t, pairOptions{timeout: 4, retry: 2})
@@ -190,7 +189,7 @@ func TestPausePassesIntake(t *testing.T) {
 		p := newPair(t, pairOptions{timeout: 16, retry: 7})
 		_, sm := p.region(0, n, 3)
 		_, dm := p.region(1, n, 0)
-		p.nic[1].SetIntake(0, 1e9) // 400 us for what comes in 5
+		p.nic[1].SetIntake(0, 1e9) // 400 us for the frames of 5
 		if stalled {
 			p.net.At(us, func(now vtime.Time) { p.nic[1].Stall(now, true) })
 			p.net.At(30*us, func(now vtime.Time) { p.nic[1].Stall(now, false) })

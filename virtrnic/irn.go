@@ -5,19 +5,19 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// IRN is selective repeat after Mittal et al., "Revisiting Network Support for RDMA"
-// (SIGCOMM 2018): the receiver keeps packets that come out of order and reports them. The
-// sender repeats only what is missing, keeps no more than a bandwidth-delay product under way,
-// and uses a short timeout while few packets are.
+// IRN is selective repeat after Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018):
+// the receiver keeps packets that come out of order and reports them. The sender repeats only missing
+// packets, keeps no more than a bandwidth-delay product under way, and uses a short timeout while few
+// packets are.
 //
 // A requester sets in every request the bit that it takes SACKs (wire.SACK). A responder with
 // IRN then keeps packets and reports them. With any other peer both sides use go-back-N, so
 // there is nothing to negotiate.
 //
-// It differs from the paper in where a packet that came too early waits. The paper adds
-// headers so that each packet can be placed by itself; here packets are those of RoCEv2. A
-// packet of the WRITE being received is placed at once, and any other waits in the NIC until
-// it is its turn, so receives are consumed and requests complete in order.
+// It differs from the paper in the place where an early packet waits. The paper adds headers so that
+// each packet can be placed by itself; here packets are those of RoCEv2. A packet of the WRITE being
+// received is placed at once, and any other waits in the NIC for its turn, so receives are consumed and
+// requests complete in order.
 type IRN struct {
 	// Cap is the bytes of payload a queue pair may have under way: the fabric's largest
 	// bandwidth-delay product. If not every packet asks for an acknowledgement, a few packets
@@ -38,10 +38,10 @@ const (
 	irnFew   = 3   // packets under way for which RTOLow holds
 	irnSlots = 512 // packets a queue pair keeps out of order, at most (as ConnectX-7)
 
-	// irnShort is how many short timeouts in a row have their length, without progress and within one verbs timeout. Each
-	// further one takes twice as long as the one before. They count as no retry, so nothing else bounds what is sent again
-	// for a peer that is gone or answers late: 2^31 times with the longest verbs timeout. The verbs timeout of a lab by
-	// default, 4.2 ms, has 42 of the shortest (GEN-4).
+	// irnShort is the number of short timeouts in a row with the first one's length, without progress and within one verbs
+	// timeout. Each further one takes twice as long as the one before. They count as no retry, so nothing else bounds the
+	// repeats to a peer that is gone or answers late: 2^31 times with the longest verbs timeout. The verbs timeout of a
+	// lab by default, 4.2 ms, has 42 of the shortest (GEN-4).
 	irnShort = 64
 )
 
@@ -73,7 +73,7 @@ func (b *bitRing) word(i uint64) uint64 {
 	return v
 }
 
-// addSACK adds to a NAK the report of what has come.
+// addSACK adds the bitmap of received packets to a NAK.
 func addSACK(f *wire.Frame, came *bitRing, expected, cause wire.PSN) {
 	first := uint64(expected) + 1
 	f.AddSACK(wire.SACK{PSN: cause, Lo: came.word(first), Hi: came.word(first + 64)})

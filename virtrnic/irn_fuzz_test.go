@@ -61,9 +61,9 @@ func odd(p *pair, m *MR, b []byte) *wire.Frame {
 	return f
 }
 
-// FuzzSelective sends odd packets to a queue pair that repeats selectively and obeys CNPs,
-// while it sends itself: nothing panics, its counters stay in order, what it keeps is
-// counted, it comes to rest, and it gives everything back at the end.
+// FuzzSelective sends odd packets to a queue pair that repeats selectively and obeys CNPs, while it
+// sends itself: nothing panics, its counters stay in order, its kept packets are counted, it becomes
+// idle, and it releases everything at the end.
 func FuzzSelective(f *testing.F) {
 	f.Add([]byte{0x20, 15, 0, 0, 6, 16, 0, 0, 0x22, 15, 0, 1, 0, 1, 3, 1})
 	f.Add([]byte{0x60, 8, 4, 0, 7, 0, 0, 0, 0x20, 8, 2, 0, 7, 0, 0, 0, 0xa3, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 6, 12, 0, 0})

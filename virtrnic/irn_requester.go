@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// selective is the state by which a requester repeats only what is missing. Packets have the
+// selective is the state by which a requester repeats only missing packets. Packets have the
 // requester's numbers. Invariant: nxt of the requester is maxSeq, since repeats do not move it.
 type selective struct {
 	cap    uint64  // packets that may be under way

@@ -121,7 +121,7 @@ func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 		r.handleRequest(now, q, f)
 		r.placed = false
 		if r.epsn == expected {
-			return // the packet was refused, and the sender has been told
+			return // the packet was refused, and the sender has a NAK
 		}
 	}
 	switch {
@@ -134,9 +134,9 @@ func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 	}
 }
 
-// report sends a NAK that says which packet is missing and which have come. A report would
-// overtake answers to READs and tell the requester that they are lost, so none is sent while
-// such answers wait.
+// report sends a NAK with the missing packet and the bitmap of received ones. A report would overtake
+// answers to READs, which the requester would then take for lost, so none is sent while such answers
+// wait.
 func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	r := &q.rq
 	if after := n.fenced(q); after > 0 || r.out.Len() > 0 {

@@ -22,7 +22,8 @@ const (
 	// MaxMcastQPs is rxe's limit on queue pairs attached to one group; those of UC, of which
 	// there is one per sender, are not limited.
 	MaxMcastQPs = 56
-	// MaxMcastGroups is how many groups UD queue pairs of a NIC may be attached to; rxe has 8192.
+	// MaxMcastGroups is the number of groups that UD queue pairs of a NIC may be attached to; rxe has
+	// 8192.
 	MaxMcastGroups = 4096
 	// GRHLen is the size of the global route header that a UD receive puts in front of the data.
 	GRHLen = 40
@@ -31,10 +32,10 @@ const (
 	// firstQPN is the first queue pair number. It leaves out the special queue pairs and, as
 	// rxe does, all other numbers up to 16.
 	firstQPN wire.QPN = 17
-	// maxOutstanding is how many packets may be unacknowledged: beyond half the PSN
-	// space a duplicate could not be told from a new packet.
+	// maxOutstanding is the number of packets that may be unacknowledged: beyond half the PSN space a
+	// duplicate could not be distinguished from a new packet.
 	maxOutstanding = wire.PSNWindow - 1
-	// pauseGap is by how much a pause frame follows its cause (see virtswitch).
+	// pauseGap is the delay of a pause frame after its cause (see virtswitch).
 	pauseGap = vtime.Picosecond
 )
 

@@ -58,8 +58,8 @@ func mtus(all ...int) (sets []func(*QPAttr)) {
 	return sets
 }
 
-// TestCreateLimits: the largest queue pair and shared receive queue there may be, and what
-// is beyond by one.
+// TestCreateLimits: the largest queue pair and shared receive queue are created, and refused with one
+// more.
 func TestCreateLimits(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	other := newPair(t, pairOptions{})
@@ -110,8 +110,8 @@ func TestCreateLimits(t *testing.T) {
 	}
 }
 
-// TestPostLimits: the longest lists, inline data and READ, the last of the work requests,
-// and what is beyond by one.
+// TestPostLimits: the longest lists, inline data and READ, and the last of the work requests are taken,
+// and refused with one more.
 func TestPostLimits(t *testing.T) {
 	p := newPair(t, pairOptions{mtu: 256, rdAtomic: 1, recvWR: 2, init: func(i *QPInit) { i.MaxSendWR = 3 }})
 	_, m := p.region(0, 100, 1)
@@ -188,8 +188,8 @@ func TestHolding(t *testing.T) {
 	}
 }
 
-// TestAnswersBounded: however much a peer asks for while answers cannot leave, so many
-// wait and no more.
+// TestAnswersBounded: a peer may ask for any amount while answers cannot leave; the number of waiting
+// answers stays bounded.
 func TestAnswersBounded(t *testing.T) {
 	p := newPair(t, readable)
 	r := &p.qp[1].rq
@@ -202,8 +202,8 @@ func TestAnswersBounded(t *testing.T) {
 	}
 }
 
-// TestReportsOfNothingSent: of a report only what was sent, and the room there is to note
-// it, counts.
+// TestReportsOfNothingSent: of a report only sent packets count, and only those that there is room to
+// note.
 func TestReportsOfNothingSent(t *testing.T) {
 	for _, c := range []struct {
 		sent    uint64 // packets under way
@@ -221,8 +221,8 @@ func TestReportsOfNothingSent(t *testing.T) {
 	}
 }
 
-// TestRepeatsBounded: a peer that asks for ever other parts of a READ again, whose answers
-// cannot leave, makes so many wait and no more.
+// TestRepeatsBounded: a peer asks again for ever other parts of a READ, whose answers cannot leave; the
+// number of waiting answers stays bounded.
 func TestRepeatsBounded(t *testing.T) {
 	p := newPair(t, readable)
 	_, dm := p.region(0, 1000, 0)

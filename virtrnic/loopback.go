@@ -7,14 +7,13 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// A packet to the NIC's own address does not leave it: it waits for its turn at the port and occupies it for as long
-// as any other of its size, so that what a host sends to itself and what it sends to others share one rate, and it
-// arrives when its last bit has passed. It does not cross the link, so that no fault, capture or switch sees it,
-// and a link that is down or slow does not hold it back; a pause of its class does, since it stands in that queue. It
-// goes past the receive buffer, which is behind the port.
+// A packet to the NIC's own address does not leave it: it waits for its turn at the port and occupies it for as long as any
+// other of its size, so that a host's packets to itself and to others share one rate, and it arrives when its last bit has
+// passed. It does not cross the link, so that no fault, capture or switch sees it, and a link that is down or slow does not hold
+// it back; a pause of its class does, since it stands in that queue. It goes past the receive buffer, which is behind the port.
 //
-// Of what is sent to a group, the fabric brings nothing back. A copy for the NIC's own members (Loopback) comes back at the same
-// instant, while the packet itself leaves.
+// The fabric returns no copy of a packet to a group. A copy for the NIC's own members (Loopback) arrives at the same instant,
+// while the packet itself leaves.
 
 // turned is a frame on its way back.
 type turned struct {
@@ -62,8 +61,8 @@ func (q *QP) hears(f *wire.Frame) bool {
 	return q.loopback == LoopbackAll || q.loopback == LoopbackOthers && f.DETH().SrcQP != q.num
 }
 
-// SetReturn has what comes back handed to take, which becomes the owner of the frame and gives it to
-// HandleReturned then or later. It is for a driver that looks at frames before the NIC does.
+// SetReturn has frames to the NIC itself handed to take, which becomes the owner of the frame and gives
+// it to HandleReturned then or later. It is for a driver that looks at frames before the NIC does.
 func (n *NIC) SetReturn(take func(now vtime.Time, f *wire.Frame)) { n.returned = take }
 
 // HandleReturned takes a frame that has come back.

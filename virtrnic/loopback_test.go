@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// inside demands that nothing has left the NIC, and that what it made has come back.
+// inside checks that nothing has left the NIC, and that its packets have arrived at itself.
 func (p *pair) inside() {
 	p.t.Helper()
 	s := p.nic[0].Stats()
@@ -97,7 +97,7 @@ func TestLoopbackSameQP(t *testing.T) {
 	p.inside()
 }
 
-// TestLoopbackTime: a packet to the NIC itself takes the port's time, no link's, and what goes to others waits for it:
+// TestLoopbackTime: a packet to the NIC itself takes the port's time, no link's, and packets to others wait for it:
 // both share the port's rate.
 func TestLoopbackTime(t *testing.T) {
 	const n = 1000
@@ -135,8 +135,8 @@ func (n *NIC) env(ip uint32) wire.Envelope {
 	return n.envelope(&q)
 }
 
-// TestLoopbackHeld: a pause of the class holds what a NIC sends to itself, a stall holds what comes back too, and
-// a restart loses it.
+// TestLoopbackHeld: a pause of the class holds packets of a NIC to itself, a stall holds them on arrival too, and
+// a restart loses them.
 func TestLoopbackHeld(t *testing.T) {
 	const n = 5000
 	for _, how := range []string{"pause", "stall", "restart"} {
@@ -186,8 +186,8 @@ func TestLoopbackHeld(t *testing.T) {
 	}
 }
 
-// TestLoopbackReturn: a driver that takes what comes back may give it to the NIC later, as one does that has memory to
-// read first.
+// TestLoopbackReturn: a driver that takes returned frames may give them to the NIC later, for example after it has
+// read memory.
 func TestLoopbackReturn(t *testing.T) {
 	p := newPair(t, pairOptions{self: true})
 	const late = 3 * vtime.Microsecond

@@ -87,7 +87,7 @@ func newChaos(t *testing.T, r *rand.Rand, log bool) *chaos {
 	return c
 }
 
-// note writes what a verb said.
+// note writes the result of a verb.
 func (c *chaos) note(err error) {
 	if c.net.Log != nil {
 		c.net.Logf("verb: %v", err)
@@ -153,7 +153,7 @@ func (c *chaos) send(i int) {
 		w.RemoteAddr, w.RKey = far.addr+oneOf[uint64](r, 0, 0, 0, 8, 1, far.length), far.key
 	}
 	w.UD = UDDest{AH: anyOf(r, c.ahs, i), QPN: oneOf(r, c.qp[1-i].num, c.qp[1-i].num, wire.QPNMulticast, 99), QKey: oneOf[uint32](r, testQKey, testQKey, 1<<31, 7)}
-	c.note(c.nic[i].PostSend(c.net.Now, q, w)) // what it refuses is what this is about
+	c.note(c.nic[i].PostSend(c.net.Now, q, w)) // refusals are the subject of this test
 }
 
 // receive posts a buffer, to a queue pair or a shared queue.
@@ -485,7 +485,8 @@ func torn(t *testing.T, r *rand.Rand, log bool) *pair {
 	return c.pair
 }
 
-// again hands side 1 a packet it has had; a READ may ask for more, or for what it may not.
+// again hands side 1 a packet that it has had; a READ may ask for more, or for memory to which it has
+// no right.
 func (c *chaos) again(old *wire.Frame) {
 	f := c.net.Pool.Clone(old)
 	if f.OpCode() == wire.OpReadRequest && c.r.IntN(2) == 0 {
@@ -501,7 +502,7 @@ func (c *chaos) again(old *wire.Frame) {
 	c.inject(f)
 }
 
-// answer hands side 1 an answer of any kind to what it asked first.
+// answer hands side 1 an answer of any kind to its first request.
 func (c *chaos) answer() {
 	if c.qp[1].service != wire.RC {
 		return
@@ -522,8 +523,8 @@ func (c *chaos) answer() {
 	c.inject(f)
 }
 
-// amid hands side 1, which may be in the middle of a message, the next packet: a READ, or a
-// WRITE that is too long or too short for what it is.
+// amid hands side 1, which may be in the middle of a message, the next packet: a READ, or a WRITE that
+// is too long or too short for its opcode.
 func (c *chaos) amid(m *MR) {
 	if c.qp[1].service != wire.RC {
 		return
@@ -622,8 +623,8 @@ func chaosRun(t *testing.T, r *rand.Rand, log bool) *pair {
 	return c.pair
 }
 
-// interrupted sends to a NIC that is stalled until its buffer is full and beyond, and
-// restarts before it goes on and sends what it has ready.
+// interrupted sends to a NIC that is stalled until its buffer is full and beyond, and restarts before
+// it resumes and sends its ready frames.
 func interrupted(t *testing.T, r *rand.Rand) [2]*NIC {
 	const n = 2 << 20
 	p := newPair(t, pairOptions{timeout: 8, retry: 1})
@@ -700,8 +701,8 @@ func TestGuardsFire(t *testing.T) {
 	t.Logf("drops by reason: %v", fired)
 }
 
-// TestEveryRequestIsOffered: the responder knows what to do with every request opcode that
-// exists; what it does not know never gets past demux.
+// TestEveryRequestIsOffered: the responder handles every request opcode that exists; other opcodes
+// never get past demux.
 func TestEveryRequestIsOffered(t *testing.T) {
 	for o := range 256 {
 		op := wire.OpCode(o)

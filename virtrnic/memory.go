@@ -5,9 +5,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Memory is the memory behind a region. Real memory (Bytes) has bytes, hashed memory a hash of
-// what was written, and phantom memory only a length. The last two let one process hold a
-// broadcast to thousands of hosts.
+// Memory is the memory behind a region. Real memory (Bytes) has bytes, hashed memory a hash of the
+// written bytes, and phantom memory only a length. The last two let one process hold a broadcast to
+// thousands of hosts.
 type Memory interface {
 	// Size returns the bytes of the memory.
 	Size() uint64
@@ -77,19 +77,19 @@ func (m Phantom) read(b []byte, _ uint64) { clear(b) }
 
 func (m Phantom) write([]byte, uint64, int) {}
 
-// Hashed is memory that keeps, instead of bytes, the hash of what was written since
-// Reset and which parts it covers. It reads as the message it was told to expect
-// (prng.Fill of a seed), but only where it was written or is the origin: anywhere
-// else it reads as something else, so that a relay that sends too early is caught.
+// Hashed is memory that keeps, instead of bytes, the hash of the bytes written since Reset and the
+// parts that they cover. It reads as the expected message (prng.Fill of a seed), but only where it was
+// written or is the origin: anywhere else it reads as something else, so that a relay that sends too
+// early is caught.
 type Hashed struct {
 	size    uint64
 	seed    uint64
 	origin  bool
-	sum     uint64 // hash of what is covered, everything else zero
+	sum     uint64 // hash of the covered bytes, all others zero
 	torn    bool   // some byte was written more than once
 	covered []span // ascending, disjoint, not adjacent
 
-	powOff, pow uint64 // pow is 256^powOff; powOff is where the last store ended
+	powOff, pow uint64 // pow is 256^powOff; powOff is the end of the last store
 	stepN, step uint64 // step is 256^stepN; stepN is the length of the last store
 }
 
@@ -173,8 +173,8 @@ func (m *Hashed) add(hash, off, n uint64) {
 	m.powOff, m.pow = off+n, wire.HashMul(m.pow, m.step)
 }
 
-// cover adds [from, to) to what is covered. Data mostly comes in order, so the last
-// span grows; anything else is put in its place.
+// cover adds [from, to) to the covered parts. Data mostly comes in order, so the last span grows;
+// anything else is put in its place.
 func (m *Hashed) cover(from, to uint64) {
 	n := len(m.covered)
 	if n > 0 && m.covered[n-1].to == from {

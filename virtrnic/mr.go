@@ -5,7 +5,7 @@ import "fmt"
 // PD is a protection domain: a queue pair reaches only regions of its own domain.
 type PD struct {
 	nic         *NIC
-	users       int // how many queue pairs, regions, address handles and shared receive queues it has
+	users       int // queue pairs, regions, address handles and shared receive queues that it has
 	incarnation uint32
 	gone        bool
 }
@@ -172,7 +172,7 @@ func (n *NIC) forget(m *MR) {
 		n.freedKeys.Push(m.key)
 	}
 	m.gone = true
-	m.mem = nil // whoever still holds the region does not keep its memory
+	m.mem = nil // a caller that still holds the region does not keep its memory
 	m.pd.users--
 	n.made.MRs--
 }

@@ -1,10 +1,10 @@
-// Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD (GEN-1) with
-// their verbs (GEN-2), byte-exact on the wire. The names of its calls follow libibverbs;
-// docs/verbs.md lists what they promise.
+// Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD (GEN-1) with their verbs
+// (GEN-2), byte-exact on the wire. The names of its calls follow libibverbs; docs/verbs.md lists their
+// guarantees.
 //
-// Nothing in it knows of in-network multicast (GEN-3): a member of a group has an
-// ordinary queue pair whose remote address is the group's. AttachMcast is the verbs' own
-// multicast of UD. The extensions are SyncPSN, RegMRAs and AttachUC.
+// No part of it has code for in-network multicast (GEN-3): a member of a group has an ordinary queue
+// pair whose remote address is the group's. AttachMcast is the verbs' own multicast of UD. The
+// extensions are SyncPSN, RegMRAs and AttachUC.
 //
 // A NIC is a machine.Machine with one port. Its other input is calls of verbs, which take the
 // time as an argument, and its other output is completions.
@@ -30,11 +30,10 @@ type Stack interface {
 	NextTimeout() (vtime.Time, bool)
 }
 
-// LinkWatcher is a Stack that is told when the NIC's link is up again.
+// LinkWatcher is a Stack that is notified when the NIC's link is up again.
 type LinkWatcher interface{ LinkUp(now vtime.Time) }
 
-// Config describes a NIC: the settings that it shares with the others of its lab, and what is
-// its own.
+// Config describes a NIC: the settings that it shares with the others of its lab, and its own.
 type Config struct {
 	Settings
 	IP uint32
@@ -67,8 +66,8 @@ type Config struct {
 // as CreateQP, PostSend and PollCQ; and the commands of the host around it (SendFrame,
 // SendPause, SetStack) and of faults (Stall, SetIntake, SetCarrier, Restart).
 //
-// What each packet needs is in the first cache lines (TestHotFields): a packet for a group comes to
-// hundreds of NICs, none of which is in the cache.
+// The fields that each packet needs are in the first cache lines (TestHotFields): a packet for a group
+// reaches hundreds of NICs, none of which is in the cache.
 type NIC struct {
 	port    *machine.Port
 	pool    *wire.Pool
@@ -76,7 +75,7 @@ type NIC struct {
 	qps     []*QP   // by index; nil: free
 	ip      uint32
 	alias   uint32
-	aliases uint32 // how many addresses from alias on are the NIC's
+	aliases uint32 // number of addresses from alias on that are the NIC's
 	vlan    uint16
 	ipv6    bool
 	raw     bool
@@ -85,8 +84,8 @@ type NIC struct {
 	stack  Stack
 	// completions counts the completions and asynchronous events ever produced.
 	completions uint64
-	// unacked is how many work requests of UC and UD are in send queues. While there are any,
-	// the port's next start is a deadline, since they complete when they start (machine: starts are deadlines).
+	// unacked is the number of work requests of UC and UD in send queues. While there are any, the port's next
+	// start is a deadline, since they complete when they start (machine: starts are deadlines).
 	unacked int32
 	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
 	// way back (loopback.go).
@@ -126,8 +125,8 @@ type NIC struct {
 	// order cannot show.
 	mcast  map[uint32][]*QP
 	events queue.FIFO[AsyncEvent]
-	// deadEvents is how many of events are of queue pairs that are destroyed. Invariant: it
-	// counts only those events whose queue pair is gone.
+	// deadEvents is the number of events of queue pairs that are destroyed. Invariant: it counts only
+	// those events whose queue pair is gone.
 	deadEvents int
 	spare      []*extras    // of finished work requests, for the next ones
 	scratch    [GRHLen]byte // bytes to be written to memory that are not a frame's payload
@@ -135,8 +134,8 @@ type NIC struct {
 	dcqcn *DCQCN // nil: no congestion control
 	line  uint64 // rate of the port in bits per second; set only with dcqcn
 	irn   *IRN   // nil: go-back-N
-	// reordered is how many request packets wait for their turn. Invariant: it is the sum of what
-	// the reorder buffers of all queue pairs hold.
+	// reordered is the number of request packets that wait for their turn. Invariant: it is the sum
+	// over the reorder buffers of all queue pairs.
 	reordered int
 
 	chosen map[uint32]*MR // regions by key (RegMRAs); nil: there are none
@@ -208,11 +207,11 @@ func (n *NIC) SetPool(p *wire.Pool) { n.pool = p }
 // Stats returns the NIC's counters.
 func (n *NIC) Stats() *Stats { return &n.stats }
 
-// Completions returns how many completions and asynchronous events were ever produced. To
-// compare it with an earlier value is a cheap way to find out that there are new ones.
+// Completions returns the number of completions and asynchronous events ever produced. A caller that
+// compares it with an earlier value cheaply finds out that there are new ones.
 func (n *NIC) Completions() uint64 { return n.completions }
 
-// Failures returns how many completions without success were ever produced.
+// Failures returns the number of completions without success ever produced.
 func (n *NIC) Failures() uint64 { return n.failures }
 
 // Digest returns a hash over the times and contents of all completions.

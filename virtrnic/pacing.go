@@ -2,9 +2,9 @@ package virtrnic
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// Held queue pairs have something to send but, at their rate, may not send it yet. They need no
-// events and no timers: the instant of the first of them is when the port's next frame starts,
-// and the driver comes then or later (machine: settle the sender). At one instant they go in order of their index.
+// Held queue pairs have something to send but, at their rate, may not send it yet. They need no events and no
+// timers: the port's next frame starts at the earliest of their instants, and the driver calls then or later
+// (machine: settle the sender). At one instant they go in order of their index.
 
 // hold puts a paced queue pair aside if its next packet may not start at now, and reports
 // whether it has. The queue pair counts as queued either way.

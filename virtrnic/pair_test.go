@@ -200,7 +200,7 @@ func (p *pair) recv(i int, wr RecvWR) {
 	}
 }
 
-// run lets the pair come to rest and checks that no frame is left over.
+// run runs the pair until it is idle and checks that no frame is left over.
 func (p *pair) run() {
 	p.t.Helper()
 	if err := p.net.Run(1 << 20); err != nil {

@@ -42,8 +42,8 @@ func (m *slowMemory) fence(*QP) uint64 {
 	return m.handed
 }
 
-// TestPlaced: whoever has the completion of a WRITE, a SEND or an atomic finds its bytes in the memory of the program that it went to, whenever
-// they get there; and nothing is lost by waiting. Loss, selective repeat and READs between are drawn.
+// TestPlaced: at the completion of a WRITE, a SEND or an atomic its bytes are in the memory of the target program, however long they take
+// there; and nothing is lost by waiting. Loss, selective repeat and READs between are drawn.
 func TestPlaced(t *testing.T) {
 	for seed := range uint64(120) {
 		r := prng.New(seed)

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// sendWQE is a work request in the send queue: what SendWR says of it, its packets, and its state.
+// sendWQE is a work request in the send queue: the fields of its SendWR, its packets, and its state.
 type sendWQE struct {
 	wrid       uint64
 	sge        SGE // the local memory, if it is one piece
@@ -24,8 +24,8 @@ type sendWQE struct {
 	traits     traits
 }
 
-// traits are bits for what distinguishes a request from the plain kind, which has one piece of
-// memory and waits for nothing.
+// traits are bits that mark a request as different from the plain kind, which has one piece of memory
+// and waits for nothing.
 type traits uint8
 
 const (

@@ -145,7 +145,7 @@ func (r *responder) probe(p *machine.Probe, q *QP) (moves bool) {
 }
 
 // Remaining returns the queue pair of RC that has most packets of its present message to send for the first time, and
-// how many they are; nil if there is none. It has looked at so many places for queue pairs.
+// their number; nil if there is none. looked is the number of places for queue pairs that it has searched.
 func (n *NIC) Remaining() (most *QP, packets uint64, looked int) {
 	for _, q := range n.qps {
 		if q == nil || int(q.sq.cursor) >= q.sq.wqes.Len() || q.service != wire.RC {

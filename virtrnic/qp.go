@@ -9,9 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// QP is a queue pair. What a packet that is received needs is in the first cache line and in that
-// where rq begins, and what one that is sent needs in those where env and sq begin
-// (TestHotFields).
+// QP is a queue pair. The fields that a received packet needs are in the first cache line and in that
+// where rq begins, and those that a sent one needs in the lines where env and sq begin (TestHotFields).
 type QP struct {
 	nic     *NIC
 	cc      *congestion // nil without congestion control
@@ -37,7 +36,7 @@ type QP struct {
 	recv         *recvQueue // own, or the SRQ's
 	srq          *SRQ
 	slot         int32   // number of its pair of timers
-	groups       int32   // how many multicast groups it is attached to
+	groups       int32   // multicast groups that it is attached to
 	_            [8]byte // sq begins a cache line
 	sq           requester
 	env          wire.Envelope
@@ -202,7 +201,7 @@ func (q *QP) becomeErr(now vtime.Time) {
 	}
 }
 
-// becomeSQE stops sending after a request of UC or UD failed; receiving goes on.
+// becomeSQE stops sending after a request of UC or UD failed; receiving continues.
 func (q *QP) becomeSQE(now vtime.Time) {
 	q.enter(now, StateSQE)
 	q.flushSend(now)

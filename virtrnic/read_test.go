@@ -77,7 +77,7 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
-// TestAtomics executes both atomics and compares memory and what they return.
+// TestAtomics executes both atomics and compares memory and their results.
 func TestAtomics(t *testing.T) {
 	p := newPair(t, readable)
 	mem, m := p.region(1, 16, 0)
@@ -300,7 +300,7 @@ func TestReadEveryLoss(t *testing.T) {
 	}
 }
 
-// TestImpliedNak: a lost answer is noticed by what comes after it, without a timeout.
+// TestImpliedNak: the packet after a lost answer reveals the loss, without a timeout.
 func TestImpliedNak(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		o := readable
@@ -348,8 +348,8 @@ func TestReadRetryPartly(t *testing.T) {
 	}
 }
 
-// TestReplayWhereItIs: a repeat that asks for what the answer under way comes to next changes
-// nothing: the answer goes on, it does not begin again, and no packet of it is sent twice.
+// TestReplayWhereItIs: a repeat that asks for the next packet of the answer under way changes nothing:
+// the answer continues, it does not begin again, and no packet of it is sent twice.
 func TestReplayWhereItIs(t *testing.T) {
 	for k := range 8 {
 		p := newPair(t, readable)
@@ -378,8 +378,7 @@ func TestReplayWhereItIs(t *testing.T) {
 	}
 }
 
-// replayed hands a repeat of a READ or atomic to side 1 and returns how many answers
-// come back.
+// replayed hands a repeat of a READ or atomic to side 1 and returns the number of answers.
 func (p *pair) replayed(bth wire.BTH, reth *wire.RETH, atomic *wire.AtomicETH) uint64 {
 	p.t.Helper()
 	before := p.nic[1].Stats().ResponsesSent
@@ -398,9 +397,9 @@ func (p *pair) replayed(bth wire.BTH, reth *wire.RETH, atomic *wire.AtomicETH) u
 	return p.nic[1].Stats().ResponsesSent - before
 }
 
-// TestReplayBehindAnother: while the answer to one READ waits for the port the repeats of
-// others are told apart from it: of one before it, whose answer was lost, an answer is made
-// again; its own is not doubled, nor that of an atomic; and everything arrives.
+// TestReplayBehindAnother: while the answer to one READ waits for the port the repeats of others are
+// distinguished from it: of one before it, whose answer was lost, an answer is made again; its own is
+// not doubled, nor that of an atomic; and everything arrives.
 func TestReplayBehindAnother(t *testing.T) {
 	o := readable
 	o.timeout = 4 // 65 us
@@ -648,8 +647,8 @@ func TestNakBehindRead(t *testing.T) {
 	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 50000}, WC{WRID: 2, Status: WCRemAccessErr})
 }
 
-// TestReplayInMessage: the repeat of a READ that falls into the middle of a later message is
-// answered, and the message goes on.
+// TestReplayInMessage: the repeat of a READ that falls into the middle of a later message is answered,
+// and the message continues.
 func TestReplayInMessage(t *testing.T) {
 	p := newPair(t, readable)
 	_, dm := p.region(0, 4096, 0)

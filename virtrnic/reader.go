@@ -26,7 +26,7 @@ func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 	return w.end()-r.una <= maxOutstanding
 }
 
-// nextRead builds the request for what is missing of a READ, or an atomic.
+// nextRead builds the request for the missing part of a READ, or for an atomic.
 func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	n := q.nic
 	bth := wire.BTH{Migrated: true, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true, Selective: r.sel != nil}
@@ -154,8 +154,8 @@ func (r *requester) fits(q *QP, w *sendWQE, f *wire.Frame, seq uint64) bool {
 	if op == wire.OpAtomicAck {
 		return false
 	}
-	// After a repeat the responder may begin anywhere: first and middle are not told
-	// apart, nor are last and only.
+	// After a repeat the responder may begin anywhere: first and middle are accepted alike, and so are
+	// last and only.
 	if seq+1 < w.end() {
 		return (op == wire.OpReadRespFirst || op == wire.OpReadRespMiddle) && f.PayloadLen() == q.mtu
 	}

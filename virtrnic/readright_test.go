@@ -2,8 +2,8 @@ package virtrnic
 
 import "testing"
 
-// TestReadRightTakenAway: a queue pair that may not be read any more answers no more of a READ
-// under way: its peer is told that it had no right to it.
+// TestReadRightTakenAway: a queue pair that loses the right to be read ends a READ under way: its peer
+// gets a remote access error.
 func TestReadRightTakenAway(t *testing.T) {
 	p := newPair(t, readable)
 	_, sm := p.region(1, 20*1024, 7)

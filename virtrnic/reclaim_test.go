@@ -284,8 +284,9 @@ func TestTimersAfterCompaction(t *testing.T) {
 	}
 }
 
-// TestDestroyOrder: what is in use cannot be destroyed, nor twice, nor after the NIC has
-// restarted; nothing can be made with what is gone; and events of a queue pair go with it.
+// TestDestroyOrder: an object in use cannot be destroyed, nor one twice, nor one from before the NIC's
+// restart; nothing can be made with a destroyed object; and events of a queue pair are destroyed with
+// it.
 func TestDestroyOrder(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	n := p.nic[0]
@@ -389,7 +390,7 @@ func wrecked(t *testing.T, r *rand.Rand) {
 		}
 	}
 	destroy := func() {
-		_ = n.DeallocPD(anyElement(r, pds)) // refusals are what this is about
+		_ = n.DeallocPD(anyElement(r, pds)) // refusals are the subject of this test
 		_ = n.DestroyCQ(anyElement(r, cqs))
 		_ = n.DestroyQP(0, anyElement(r, qps))
 		_ = n.DestroyAH(anyElement(r, ahs))

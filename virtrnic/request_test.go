@@ -297,8 +297,8 @@ func TestPieceBeyond(t *testing.T) {
 	}
 }
 
-// TestDrainAsync: SQD lets what began finish, READs and atomics included, then says so
-// once; the responder goes on.
+// TestDrainAsync: SQD lets begun requests finish, READs and atomics included, then raises one event;
+// the responder continues.
 func TestDrainAsync(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6, rdAtomic: 1})
 	_, sm := p.region(0, 20*1024, 3)

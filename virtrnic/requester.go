@@ -25,13 +25,13 @@ type requester struct {
 	rnrWait    bool // the pause that an RNR NAK has asked for is not over
 	drained    bool
 	midway     bool   // the packet built last is followed by another of its message
-	pieces     uint8  // how many pieces of memory a work request may have
-	inline     uint16 // how many bytes of data one may have in itself
-	max        uint16 // how many there may be in wqes
+	pieces     uint8  // pieces of memory that a work request may have
+	inline     uint16 // bytes of inline data that one may have
+	max        uint16 // requests that wqes may have
 
 	cursor  uint16 // index in wqes of the work request that nxt belongs to
-	reads   uint16 // how many READs and atomics are in wqes
-	asked   uint16 // how many of these are before cursor, waiting for their responses
+	reads   uint16 // READs and atomics in wqes
+	asked   uint16 // those of reads before cursor, waiting for their responses
 	wqes    queue.FIFO[sendWQE]
 	drainTo uint64 // in SQD: the first packet that is not sent any more
 }
@@ -274,8 +274,8 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	if h.Syndrome.IsACK() {
 		seq++ // acknowledges its own packet too
 	}
-	// An ACK of the packet before una is no news. A response to anything older, or to packets
-	// never sent, is not for what is outstanding.
+	// An ACK of the packet before una changes nothing. A response to an older packet, or to one never
+	// sent, is not for an outstanding packet.
 	oldest, newest := r.una, r.maxSeq
 	if !h.Syndrome.IsACK() {
 		newest--
@@ -511,7 +511,7 @@ func (q *QP) Acknowledged() uint64 { return q.sq.una }
 // Outstanding returns the send work requests not completed yet.
 func (q *QP) Outstanding() int { return q.sq.wqes.Len() }
 
-// Posted returns how many receives are in the queue pair's own queue or in use.
+// Posted returns the number of receives in the queue pair's own queue or in use.
 func (q *QP) Posted() int {
 	if q.rq.hasWR && q.srq == nil {
 		return q.own.wqes.Len() + 1
@@ -519,7 +519,7 @@ func (q *QP) Posted() int {
 	return q.own.wqes.Len()
 }
 
-// Unfinished returns how many work requests of all send queues have not ended.
+// Unfinished returns the number of work requests of all send queues that have not ended.
 func (n *NIC) Unfinished() (requests int) {
 	n.QPs(func(q *QP) { requests += q.Outstanding() })
 	return requests

@@ -31,7 +31,7 @@ type response struct {
 	syndrome wire.Syndrome // respondAck
 	psn      wire.PSN      // of the answer; of a READ's first
 	msn      uint32
-	start    uint32 // READ: the answer to begin with, the next one, and how many there are
+	start    uint32 // READ: the answer to begin with, the next one, and their number
 	at       uint32
 	end      uint32
 	rkey     uint32 // READ
@@ -108,7 +108,7 @@ func (r *responder) admit(q *QP, f *wire.Frame) (e resource, nak wire.Syndrome) 
 	return e, 0
 }
 
-// packetsOf returns how many responses a READ of length bytes has.
+// packetsOf returns the number of responses to a READ of length bytes.
 func packetsOf(length uint32, mtu int) uint32 {
 	return max(1, uint32((uint64(length)+uint64(mtu)-1)/uint64(mtu)))
 }
@@ -123,8 +123,8 @@ func (q *QP) allows(rkey uint32, va uint64, length uint32, need AccessFlags) boo
 	return length == 0 || m != nil
 }
 
-// execute performs an atomic, which has been admitted, and returns what the memory held.
-// Words are little-endian in memory, as on the hosts that this stands for.
+// execute performs an atomic, which has been admitted, and returns the memory's earlier value. Words
+// are little-endian in memory, as on the hosts that the NIC models.
 func (n *NIC) execute(pd *PD, f *wire.Frame) (original uint64) {
 	h := f.AtomicETH()
 	m, at := n.lookup(pd, h.RKey, h.VA, 8, AccessRemoteAtomic)
@@ -155,8 +155,8 @@ func (e *resource) from(offset uint64, length uint32) response {
 	return x
 }
 
-// underway returns how many READs and atomics wait for their answers to leave. Replays do not
-// count, since the requester may have received the first answer and sent a new request.
+// underway returns the number of READs and atomics whose answers wait to leave. Replays do not count,
+// since the requester may have received the first answer and sent a new request.
 func (r *responder) underway() (k int) {
 	for i := range r.out.Len() {
 		if x := r.out.At(i); x.kind != respondAck && !x.replayed {
@@ -186,7 +186,7 @@ func (r *responder) remember(depth int, e resource) {
 	p.next = (p.next + 1) % depth
 }
 
-// resize changes how many are remembered. The most recent ones stay.
+// resize changes the number of entries. The most recent ones stay.
 func (p *replays) resize(depth int) {
 	if p == nil {
 		return
@@ -287,8 +287,8 @@ func (r *responder) repeat(q *QP, f *wire.Frame, e *resource) (x response, ok bo
 	return x, true
 }
 
-// rewind reports whether the same answer waits already. If it is that of a READ which has gone
-// further, it takes the READ back to where the repeat begins.
+// rewind reports whether the same answer waits already. If it is that of a READ which is already
+// further, it takes the READ back to the repeat's first packet.
 func (r *responder) rewind(x response) bool {
 	for i := range r.out.Len() {
 		y := r.out.At(i)

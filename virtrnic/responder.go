@@ -17,7 +17,7 @@ import (
 type responder struct {
 	epsn    wire.PSN // expected next
 	msn     uint32   // messages completed, 24 bits
-	nakSent bool     // the gap at epsn has been reported (or its sender told to wait)
+	nakSent bool     // the gap at epsn has been reported (or its sender has an RNR NAK)
 
 	turn  bool // an answer goes before the queue pair's next request
 	final bool // in ERR: out ends with the NAK of the request that was refused
@@ -41,8 +41,8 @@ type responder struct {
 // recvQueue is a receive queue, of one queue pair or shared.
 type recvQueue struct {
 	wqes   queue.FIFO[recvWQE]
-	max    uint16 // how many there may be in wqes
-	pieces uint8  // how many pieces of memory each may have
+	max    uint16 // requests that wqes may have
+	pieces uint8  // pieces of memory that each may have
 }
 
 // recvWQE is a buffer in a receive queue.
@@ -301,8 +301,8 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 	return 0, 0
 }
 
-// refuse answers a packet that cannot be executed. After an RNR NAK the queue pair goes on; any
-// other NAK moves it to ERR.
+// refuse answers a packet that cannot be executed. After an RNR NAK the queue pair continues; any other
+// NAK moves it to ERR.
 func (r *responder) refuse(now vtime.Time, q *QP, f *wire.Frame, nak wire.Syndrome, status WCStatus) {
 	n := q.nic
 	n.stats.Delivered++
@@ -354,8 +354,8 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	q.completeRecv(now, w, f.Solicited())
 }
 
-// respond sends an acknowledgement in the frame of the request handled last. If answers wait, or what the request has
-// written is still on its way to memory, it is queued.
+// respond sends an acknowledgement in the frame of the request handled last. If answers wait, or the request's data
+// is still on its way to memory, it is queued.
 func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, s wire.Syndrome) {
 	n := q.nic
 	if n.trace != nil && !s.IsACK() {

@@ -23,10 +23,10 @@ func (p *pair) pauseFor(i int, from, to vtime.Time) {
 	p.net.At(to, func(now vtime.Time) { p.nic[i].SendPause(now, 1<<3, 0) })
 }
 
-// TestLongPauses (FLT-12): a pause lasts many times as long as the retransmission timeout.
-// One that stops the data costs no timeout, for what was not sent is not outstanding, and
-// everything completes after it; one that stops the acknowledgements ends requests in
-// bounded time, as a dead peer does; a class that is not paused does not notice.
+// TestLongPauses (FLT-12): a pause lasts many times as long as the retransmission timeout. One that
+// stops the data costs no timeout, since unsent packets are not outstanding, and everything completes
+// after it; one that stops the acknowledgements ends requests in bounded time, as a dead peer does; a
+// class that is not paused does not notice.
 func TestLongPauses(t *testing.T) {
 	from, to := vtime.Time(3*vtime.Microsecond), vtime.Time(3*vtime.Millisecond)
 	for _, op := range []WROpcode{WRSend, WRRDMAWrite} {
@@ -105,9 +105,9 @@ func TestLongPauses(t *testing.T) {
 	}
 }
 
-// TestWrongKey (FLT-18): the key of a WRITE is wrong at the receiver. Its fatal NAK reaches
-// the sender, whose requests before it are complete and those behind it flushed; not a byte
-// of it has landed; an immediate's receive tells the receiver.
+// TestWrongKey (FLT-18): the key of a WRITE is wrong at the receiver. Its fatal NAK reaches the sender,
+// whose requests before it are complete and those behind it flushed; not a byte of it has landed; the
+// receive of an immediate notifies the receiver.
 func TestWrongKey(t *testing.T) {
 	for _, op := range []WROpcode{WRRDMAWrite, WRRDMAWriteWithImm} {
 		for _, n := range []int{100, 5000} {

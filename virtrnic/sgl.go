@@ -5,7 +5,8 @@ import "github.com/mcastlab/mcastlab/core/wire"
 // Scatter-gather lists. The data path of a work request of one piece, by far the most frequent
 // kind, does not use them. One of several pieces costs a look-up per piece and packet.
 
-// extras is what only few work requests have. It is not in the queues: a large lab has millions of places in them.
+// extras holds the fields that only few work requests have. It is not in the queues: a large lab has millions of
+// places in them.
 type extras struct {
 	sgl              []SGE  // the local memory in pieces, if it is several
 	inline           []byte // the data of a request with SendInline

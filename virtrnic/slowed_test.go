@@ -13,10 +13,9 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// slowed has two NICs send each other a message while they are stalled, slowed and paused
-// at random. Both arrive whole, nothing is dropped or sent twice, pause frames are obeyed
-// where they arrive however much waits, and a NIC that is told once more what it is already
-// does exactly what it would have done.
+// slowed has two NICs send each other a message while they are stalled, slowed and paused at random.
+// Both arrive whole, nothing is dropped or sent twice, pause frames are obeyed on arrival behind any
+// queue, and a repeated command changes nothing.
 func slowed(t *testing.T, seed uint64) *pair {
 	t.Helper()
 	once, again := slowRun(t, seed, false), slowRun(t, seed, true)
@@ -162,9 +161,9 @@ func copied(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// gathered sends messages over UC to a group whose members are queue pairs of both
-// unreliable services, connected to the sender, to the group or to a third host, ready or
-// not. Each has what it may have, and nobody anything else.
+// gathered sends messages over UC to a group whose members are queue pairs of both unreliable services,
+// connected to the sender, to the group or to a third host, ready or not. Each member gets its
+// messages, and no other packets.
 func gathered(t *testing.T, r *rand.Rand, log bool) *pair {
 	t.Helper()
 	const group, stranger = 0xefff_c005, 10<<24 | 77
@@ -296,8 +295,8 @@ func repeated(t *testing.T, r *rand.Rand, log bool) *pair {
 	return p
 }
 
-// piled has a NIC send pause frames of any classes faster than its link takes them: they wait
-// in a bounded number, and what was last said of each class is the last that the peer hears.
+// piled has a NIC send pause frames of any classes faster than its link takes them: they wait in a
+// bounded number, and the last state of each class is the last that the peer receives.
 func piled(t *testing.T, r *rand.Rand) {
 	p := newPair(t, pairOptions{})
 	var said, heard [8]uint16

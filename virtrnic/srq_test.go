@@ -11,11 +11,11 @@ import (
 )
 
 // TestRandomSRQ: two queue pairs take their messages from one queue under faults, while buffers and limits are
-// given at random times. A buffer serves one message at most; none is lost; each queue pair's messages
-// come whole and in order; a limit is told of once, and not before fewer buffers are left.
+// given at random times. A buffer holds one message at most; none is lost; each queue pair's messages arrive
+// whole and in order; a limit raises one event, and not before fewer buffers are left.
 func TestRandomSRQ(t *testing.T) { sweep(t, randomSRQ) }
 
-// srqWatch compares a shared queue with what has been done to it, after each event.
+// srqWatch compares a shared queue with the operations on it, after each event.
 type srqWatch struct {
 	s      *SRQ
 	pairs  [2]*pair
@@ -26,7 +26,8 @@ type srqWatch struct {
 	err    error
 }
 
-// used returns how many buffers have left the queue: those that completed, and those of messages that are coming.
+// used returns the number of buffers that have left the queue: those that completed, and those of messages under
+// way.
 func (w *srqWatch) used() int {
 	n := w.pairs[0].cq[1].ring.Len()
 	for _, p := range w.pairs {
@@ -132,7 +133,7 @@ func randomSRQ(t *testing.T, r *rand.Rand) error {
 	})
 }
 
-// judge looks at what has arrived: message k of pair x is message(x, k).
+// judge checks the arrived messages: message k of pair x is message(x, k).
 func (w *srqWatch) judge(bufs []Bytes, message func(x, k int) []byte) error {
 	a := w.pairs[0]
 	if a.net.Pool.Live != 0 || a.net.Pool.LiveBlocks != 0 {

@@ -1,6 +1,6 @@
 package virtrnic
 
-// DropReason says why a NIC dropped a frame.
+// DropReason is the reason for which a NIC dropped a frame.
 type DropReason uint8
 
 // Drop reasons, in the order of Stats.Drops. Their names appear in outputs, so they do not
@@ -47,7 +47,7 @@ func DropReasons() []DropReason {
 	return all
 }
 
-// Stats counts what a NIC did. A counter that Linux's rxe has, too, has its name.
+// Stats counts the actions of a NIC. A counter that Linux's rxe has, too, has its name.
 type Stats struct {
 	// What most packets count comes first, in a cache line.
 	SentPkts, RcvdPkts uint64

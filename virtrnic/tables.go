@@ -13,7 +13,7 @@ import (
 type tables struct {
 	freedQPNs   queue.FIFO[wire.QPN] // the one that was freed first goes first
 	slots       []*QP                // by timer slot, in the order in which they were made; nil: destroyed
-	holes       int                  // how many of slots are nil
+	holes       int                  // slots that are nil
 	freedKeys   queue.FIFO[uint32]
 	made        Made
 	incarnation uint32 // restarts: what was made before is none of the NIC's
@@ -25,7 +25,7 @@ type Made struct {
 	Attached                      int // queue pairs that receive what is sent to multicast groups, over all groups
 }
 
-// Made returns how many objects of each kind exist.
+// Made returns the number of objects of each kind.
 func (n *NIC) Made() Made {
 	m := n.made
 	for _, members := range n.mcast { // a sum
@@ -34,7 +34,7 @@ func (n *NIC) Made() Made {
 	return m
 }
 
-// ArmedTimers returns how many timers are armed.
+// ArmedTimers returns the number of armed timers.
 func (n *NIC) ArmedTimers() int { return n.timers.Armed() }
 
 // freeQPN returns the number of the next queue pair. Old packets may be under
@@ -57,7 +57,7 @@ func (n *NIC) freeQPN() (num wire.QPN, ok bool) {
 	return num, true
 }
 
-// qpnUses is how many numbers an index has: they end below 2^24 - 1, which is for multicast.
+// qpnUses is the number of QP numbers of an index: they end below 2^24 - 1, which is for multicast.
 const qpnUses = 255
 
 func indexOf(num wire.QPN) int { return int(num-firstQPN) & (MaxQPs - 1) }
@@ -101,7 +101,7 @@ func (n *NIC) remove(q *QP) {
 	}
 }
 
-// slotHoles is how many timer slots may be unused before they are compacted.
+// slotHoles is the number of timer slots that may be unused before they are compacted.
 const slotHoles = 64
 
 // compact removes the holes among the timer slots. It keeps the order of the slots, in which
@@ -124,7 +124,7 @@ func (n *NIC) compact() {
 	n.timers.Shrink(timerQPs + 2*to)
 }
 
-// keysFresh is how many places of the table are used before a freed one is used again. Freed
+// keysFresh is the number of places of the table that are used before a freed one is used again. Freed
 // places are then reused in the order in which they were freed.
 const keysFresh = 1 << 16
 

@@ -28,8 +28,8 @@ func (p *pair) loseNth(side int, numbers ...int) {
 	}
 }
 
-// TestTranscripts holds whole conversations against golden files: every frame with
-// its time, and what the NICs report.
+// TestTranscripts compares whole conversations with golden files: every frame with its time, and the
+// reports of the NICs.
 func TestTranscripts(t *testing.T) {
 	o := pairOptions{mtu: 1024, timeout: 8, retry: 7, rnr: 6, log: true, psn: 0xfffffd}
 	transfer := func(p *pair, packets int) {

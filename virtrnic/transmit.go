@@ -24,8 +24,8 @@ type transmit struct {
 	// queues has by bit the priorities that have something in made or round. Invariant: the others that are ready have
 	// first alone.
 	queues uint8
-	// first is a ready-made frame that goes before all that is in made or round of its priority, prio, or nil. Most of
-	// what a receiver sends, an acknowledgement at a time, never is anywhere else.
+	// first is a ready-made frame that goes before all that is in made or round of its priority, prio, or nil. Most
+	// frames of a receiver, an acknowledgement at a time, are never anywhere else.
 	prio    uint8
 	first   *wire.Frame
 	elig    vtime.Time
@@ -42,7 +42,7 @@ type pauseFrame struct {
 	f  *wire.Frame
 }
 
-// pausesMax is how many pause frames may wait for the link. When that many wait, a new one is
+// pausesMax is the number of pause frames that may wait for the link. When that many wait, a new one is
 // merged into the last of them, and its quanta replace those of the classes that it names.
 const pausesMax = 1024
 
@@ -91,7 +91,7 @@ func (n *NIC) SendFrame(now vtime.Time, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.Made++
 	prio := n.priority(f.Traffic())
-	if n.raw && n.vlan != 0 { // what it passes on knows of no VLAN
+	if n.raw && n.vlan != 0 { // forwarded frames have no VLAN tag
 		f.SetTag(wire.VLAN{PCP: prio, ID: n.vlan})
 	}
 	n.queue(now, f, prio)
@@ -125,7 +125,7 @@ func (n *NIC) settleBefore(now vtime.Time) {
 	}
 }
 
-// start commits what can start at now and tells the driver what comes next.
+// start commits the frames that can start at now and gives the driver the next deadline.
 func (n *NIC) start(now vtime.Time) {
 	if at, _ := n.tx.next(n.port.Free()); at <= now {
 		n.commit(now)
@@ -140,7 +140,7 @@ func (n *NIC) settle(until vtime.Time) {
 	}
 }
 
-// commit starts the frames that are due by the instant until, and tells the driver what comes next.
+// commit starts the frames that are due by the instant until, and gives the driver the next deadline.
 func (n *NIC) commit(until vtime.Time) {
 	p := n.port
 	for {
@@ -330,7 +330,7 @@ func (n *NIC) armPause() {
 	}
 }
 
-// Pauses returns how many pause frames wait to be sent.
+// Pauses returns the number of pause frames that wait to be sent.
 func (n *NIC) Pauses() int { return n.tx.pauses.Len() }
 
 // Stands reports whether the NIC does nothing until a frame arrives or a method is called. No
@@ -347,8 +347,8 @@ func (n *NIC) Stands() bool {
 	return !fires && (n.tx.stalled || !moves)
 }
 
-// Queued returns how many frames the NIC holds: those that wait to be sent, those in the intake,
-// those that come back to it, and those in reorder buffers.
+// Queued returns the number of frames that the NIC holds: those that wait to be sent, those in the
+// intake, those to itself, and those in reorder buffers.
 func (n *NIC) Queued() int {
 	k := n.tx.pauses.Len() + n.reordered + n.back.Len()
 	if n.intake != nil {

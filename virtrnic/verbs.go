@@ -8,7 +8,7 @@ import (
 
 // The verbs' vocabulary, named and numbered as in libibverbs.
 
-// WROpcode says what a send work request does (ibv_wr_opcode).
+// WROpcode is the operation of a send work request (ibv_wr_opcode).
 type WROpcode uint8
 
 // Work request opcodes.
@@ -34,8 +34,8 @@ const (
 	SendInline    SendFlags = 8 // takes its data from SendWR.Inline at posting
 )
 
-// AccessFlags say what may be done with a memory region or through a queue pair
-// (ibv_access_flags). Local read is always allowed.
+// AccessFlags are the operations allowed on a memory region or through a queue pair (ibv_access_flags).
+// Local read is always allowed.
 type AccessFlags uint8
 
 // Access flags.
@@ -65,7 +65,7 @@ type SendWR struct {
 	Imm        uint32 // with immediate only
 	SGL        []SGE  // the local memory in pieces; not nil: in place of SGE
 	Inline     []byte // the data of a request with SendInline
-	SwapAdd    uint64 // atomics: the new value, or what is added
+	SwapAdd    uint64 // atomics: the new value, or the value to add
 	Compare    uint64 // compare-and-swap: swaps if the memory holds this
 	UD         UDDest // UD only
 }
@@ -125,7 +125,7 @@ func (s QPState) String() string {
 	return [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}[s]
 }
 
-// AttrMask says which fields of a QPAttr a ModifyQP carries (ibv_qp_attr_mask).
+// AttrMask selects the fields of a QPAttr that a ModifyQP carries (ibv_qp_attr_mask).
 type AttrMask uint32
 
 // Attribute mask bits.
@@ -180,7 +180,7 @@ type QPAttr struct {
 	QKey            uint32 // UD
 }
 
-// QPInit is what CreateQP needs (ibv_qp_init_attr).
+// QPInit has the parameters of CreateQP (ibv_qp_init_attr).
 type QPInit struct {
 	Type           QPType
 	PD             *PD
@@ -195,7 +195,8 @@ type QPInit struct {
 	Loopback       Loopback
 }
 
-// Loopback says which datagrams of its own NIC a queue pair of UD receives from the groups that it is attached to.
+// Loopback selects the datagrams of its own NIC that a queue pair of UD receives from the groups that it is
+// attached to.
 type Loopback uint8
 
 // Values of Loopback. A device of rdma-core has LoopbackAll, and with IBV_QP_CREATE_BLOCK_SELF_MCAST_LB LoopbackOthers.

@@ -175,7 +175,7 @@ func (p *pair) watch(depth int) *error {
 	return broken
 }
 
-// judge compares what side i asked for with what became of it.
+// judge compares side i's requests with their results.
 func (p *pair) judge(i int, jobs []readJob, counter Bytes) error {
 	var done []WC
 	for _, w := range p.completions(i) {

@@ -210,8 +210,7 @@ func TestZeroLengthWrite(t *testing.T) {
 	p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite})
 }
 
-// TestLocalProtection: a request with a bad key fails in its turn, after what was
-// posted before it.
+// TestLocalProtection: a request with a bad key fails in its turn, after the requests before it.
 func TestLocalProtection(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
 	_, sm := p.region(0, 5000, 3)
@@ -376,7 +375,7 @@ func TestRoundRobin(t *testing.T) {
 	}
 }
 
-// TestDrain: in SQD what has begun is finished and what has not waits.
+// TestDrain: in SQD begun requests finish and the others wait.
 func TestDrain(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
 	_, sm := p.region(0, 8*1024, 3)

@@ -2,9 +2,9 @@ package virtrnic
 
 import "math/bits"
 
-// weights share a NIC's link among priorities: those with a weight take turns in proportion to it, below the
-// strict ones. A turn ends when the priority has sent its share, and what its last frame took more counts against
-// its next turn (surplus round robin, in bytes on the wire): how long a queue pair's next packet will be is not known
+// weights share a NIC's link among priorities: those with a weight take turns in proportion to it, below the strict
+// ones. A turn ends when the priority has sent its share, and the excess of its last frame counts against its next
+// turn (surplus round robin, in bytes on the wire), since the length of a queue pair's next packet is not known
 // before it is made.
 type weights struct {
 	weighted uint8 // priorities in the round
