@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// EventType is what has happened; the numbers are those of enum rdma_cm_event_type.
+// EventType is the type of an event; the numbers are those of enum rdma_cm_event_type.
 type EventType uint32
 
 // Events.
@@ -23,7 +23,7 @@ const (
 	EventTimewaitExit    EventType = 15
 )
 
-// Event is told of an endpoint. For the numbers of READs the names are from the view of the side that is told.
+// Event is an event of an endpoint. The numbers of READs are named from the view of the endpoint's side.
 type Event struct {
 	Type         EventType
 	ID           uint32
@@ -239,7 +239,7 @@ func (m *Machine) end(now vtime.Time, e *Endpoint) {
 	m.tell(EventDisconnected, e, 0, Params{})
 }
 
-// HandleTimeout does what is due.
+// HandleTimeout carries out the actions that are due.
 func (m *Machine) HandleTimeout(now vtime.Time) {
 	var due []uint32
 	for id, e := range m.ends { // sorted below

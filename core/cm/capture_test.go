@@ -58,7 +58,7 @@ func message(t *testing.T, all []captured, kind Attribute) (c captured, m Messag
 // The addresses of the captures.
 const emulated, linux = 0x0a000002, 0x0a000003
 
-// newLinuxPeer returns a machine whose peer is the device of a capture, and what it sends.
+// newLinuxPeer returns a machine whose peer is the device of a capture, with its datagrams and events.
 func newLinuxPeer(t *testing.T) (m *Machine, sent *Message, events *[]Event) {
 	sent, events = new(Message), new([]Event)
 	return New(Config{

@@ -59,7 +59,8 @@ func (m *Machine) refuse(now vtime.Time, src uint32, msg *Message, kind uint8, w
 	m.send(now, src, Message{Attribute: REJ, TID: msg.TID, LocalID: msg.RemoteID, RemoteID: msg.LocalID, Kind: kind, Reason: why})
 }
 
-// service returns the listener of a request and what its header says of the peer, or nil and why not.
+// service returns the listener of a request and the peer's fields of its header, or nil and the reason
+// for refusal.
 func (m *Machine) service(src uint32, msg *Message) (l *Endpoint, h IPHeader, private []byte, why Reason) {
 	s, port, ok := ServiceOf(msg.ServiceID)
 	if b := m.ports[portKey{s, port}]; ok && b != nil && b.listener != nil && (s == SpaceUDP) == (msg.Attribute == SIDRReq) {

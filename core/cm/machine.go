@@ -2,8 +2,8 @@
 // management datagrams (InfiniBand specification, volume 1, chapter 12), which RoCEv2 carries to queue pair 1. They
 // name services as Linux's rdma_cm does, by ports of the Internet protocol (annex A11, the RDMA IP CM Service).
 //
-// Package cm is a protocol core without I/O. Who owns a Machine calls it with what programs ask for, with the
-// datagrams that have come and when a deadline is over, and takes its datagrams and events by the functions of Config.
+// Package cm is a protocol core without I/O. The owner of a Machine calls it with requests of programs, with received
+// datagrams and when a deadline is over, and takes its datagrams and events by the functions of Config.
 //
 // A Machine keeps these invariants:
 //
@@ -60,7 +60,8 @@ type heldRequest struct {
 // heldMax bounds the held requests; later ones are refused at once.
 const heldMax = 64
 
-// holdTime is how long a request waits for its service. It is less than a peer waits before it repeats it.
+// holdTime is the time that a request waits for its service. It is less than the time after which a peer
+// repeats it.
 const holdTime = 100 * vtime.Millisecond
 
 // peerKey names a connection as its peer does: by the peer's communication ID, or its request ID for a datagram service.
@@ -108,7 +109,7 @@ type Endpoint struct {
 	state   state
 	port    uint16
 	bind    *binding
-	waiting int // listener: how many requests wait for the program
+	waiting int // listener: requests that wait for the program
 	backlog int
 
 	listener uint32 // whose request it is
@@ -132,7 +133,7 @@ type Endpoint struct {
 	deadline vtime.Time
 }
 
-// remote is what the peer has said.
+// remote holds the fields of the peer's messages.
 type remote struct {
 	qpn                  wire.QPN
 	psn                  wire.PSN // of the first packet that this side sends
@@ -140,7 +141,7 @@ type remote struct {
 	responder, initiator uint8 // as a limit of this side: of READs it answers, of READs it sends
 }
 
-// Params is what a program says of its side of a connection (struct rdma_conn_param).
+// Params are a program's parameters for its side of a connection (struct rdma_conn_param).
 type Params struct {
 	QPN                wire.QPN
 	QKey               uint32 // of a datagram service
@@ -152,7 +153,7 @@ type Params struct {
 	Private            []byte
 }
 
-// Errors of what programs ask for.
+// Errors of programs' requests.
 var (
 	ErrNoEndpoint = errors.New("endpoint does not exist")
 	ErrState      = errors.New("endpoint is in another state")
@@ -193,10 +194,10 @@ func New(c Config) *Machine {
 	return m
 }
 
-// Len returns how many endpoints there are.
+// Len returns the number of endpoints.
 func (m *Machine) Len() int { return len(m.ends) }
 
-// Listeners returns how many of them listen.
+// Listeners returns the number of endpoints that listen.
 func (m *Machine) Listeners() (n int) {
 	for _, e := range m.ends { // a sum
 		if e.state == listening {
@@ -340,7 +341,7 @@ func (m *Machine) refuseHeld(now vtime.Time) {
 	}
 }
 
-// Resolve says which host and port an endpoint is to be connected with.
+// Resolve sets the host and port to which an endpoint is to be connected.
 func (m *Machine) Resolve(id, peer uint32, port uint16) error {
 	e, err := m.find(id, "resolve address", idle, bound, resolved)
 	if err != nil {
@@ -375,7 +376,7 @@ func (m *Machine) SetTimeout(id uint32, exponent uint8) error {
 	return nil
 }
 
-// Attributes is what a queue pair has to be told for the connection.
+// Attributes are the attributes of a queue pair for the connection.
 type Attributes struct {
 	Space               Space
 	Port, PeerPort      uint16
@@ -391,7 +392,7 @@ type Attributes struct {
 	Known               bool // the peer's queue pair is known
 }
 
-// Query returns what is known of a connection.
+// Query returns the attributes of a connection.
 func (m *Machine) Query(id uint32) (a Attributes, err error) {
 	e := m.ends[id]
 	if e == nil {
@@ -408,7 +409,7 @@ func (m *Machine) Query(id uint32) (a Attributes, err error) {
 	return a, nil
 }
 
-// Destroy ends an endpoint. The peer of a connection is told once.
+// Destroy ends an endpoint. The peer of a connection gets one message.
 func (m *Machine) Destroy(now vtime.Time, id uint32) error {
 	e := m.ends[id]
 	if e == nil {
@@ -438,7 +439,7 @@ func (m *Machine) Destroy(now vtime.Time, id uint32) error {
 	return nil
 }
 
-// Reset loses all endpoints, as a NIC that starts again does. No peer is told.
+// Reset loses all endpoints, as a NIC that starts again does. No peer gets a message.
 func (m *Machine) Reset() {
 	clear(m.ends)
 	clear(m.peers)

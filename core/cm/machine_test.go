@@ -82,7 +82,7 @@ func (p *pair) carry(now vtime.Time, from int, dst uint32, mad []byte) {
 	}
 }
 
-// step does what is next, and reports whether there was anything.
+// step carries out the next action, and reports whether there was one.
 func (p *pair) step() bool {
 	for len(p.queue) > 0 {
 		f := p.queue[0]
@@ -115,7 +115,7 @@ func (p *pair) step() bool {
 	return true
 }
 
-// run goes on until nothing is left to do.
+// run steps until nothing is left to do.
 func (p *pair) run() {
 	p.t.Helper()
 	for range 100000 {
@@ -276,7 +276,7 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// TestLoss: whatever is lost, late or doubled, both sides come to rest with the same belief, and a connection that was set
+// TestLoss: whichever messages are lost, late or doubled, both sides end in the same state, and a connection that was set
 // up has each event once.
 func TestLoss(t *testing.T) {
 	up := 0

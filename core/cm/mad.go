@@ -22,7 +22,7 @@ const (
 	methodSend   = 0x03
 )
 
-// Attribute says what a message is: its attribute ID.
+// Attribute is the type of a message: its attribute ID.
 type Attribute uint16
 
 // Attributes of communication management that are served.
@@ -47,7 +47,7 @@ func (a Attribute) String() string {
 	return names[a-REQ]
 }
 
-// Reason is why a REJ refuses.
+// Reason is the reason of a REJ.
 type Reason uint16
 
 // Reasons that are given here.
@@ -133,13 +133,13 @@ var (
 	ErrAttribute = errors.New("message is not served")
 )
 
-// privateAt is where the private data of a message begins, after the common header.
+// privateAt is the offset of the private data of a message, after the common header.
 func (a Attribute) privateAt() int {
 	at := [...]int{140, 10, 84, 36, 8, 12, 8, 16, 96}
 	return at[a-REQ]
 }
 
-// PrivateMax returns how many bytes of private data a message has.
+// PrivateMax returns the number of bytes of private data of a message.
 func (a Attribute) PrivateMax() int { return MADLen - headerLen - a.privateAt() }
 
 // AppendTo appends the datagram. Private data must not be longer than there is room.

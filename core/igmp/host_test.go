@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// wireTap notes what a host sends, and what it hands on.
+// wireTap records the packets that a host sends, and those that it delivers.
 type wireTap struct {
 	pool wire.Pool
 	sent []string
@@ -33,8 +33,8 @@ func (w *wireTap) HandleFrame(_ vtime.Time, f *wire.Frame) { w.next++; w.pool.Pu
 func (w *wireTap) HandleTimeout(vtime.Time)                { w.next++ }
 func (w *wireTap) NextTimeout() (vtime.Time, bool)         { return 77, true }
 
-// TestHost: the first queue pair of a group has it reported, the last has it left, twice each; queries are answered with what is
-// joined, also of more groups than one report holds; a restart says nothing.
+// TestHost: the first queue pair of a group has it reported, the last has it left, twice each; queries are answered with the
+// joined groups, also with more groups than one report holds; a restart sends nothing.
 func TestHost(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		w := &wireTap{pool: wire.Pool{Poison: true}}

@@ -18,9 +18,10 @@ type Flight struct {
 //
 // The struct has the size of two cache lines. The first holds all fields that an arrival uses.
 type Link struct {
-	// next is when the machine would start its next frame, or vtime.Never if it may send none.
-	// free is when the transmitter becomes free. Only methods of Port write them. Invariant:
-	// once the machine has settled the port to an instant, next is after that instant.
+	// next is the time at which the machine would start its next frame, or vtime.Never if it may send
+	// none. free is the time at which the transmitter becomes free. free is when the transmitter
+	// becomes free. Only methods of Port write them. Invariant: once the machine has settled the port
+	// to an instant, next is after that instant.
 	next, free vtime.Time
 
 	// flights holds the frames in flight. The machine appends to it, and the driver takes from
@@ -184,7 +185,7 @@ func (l *Link) Attend() (at vtime.Time, wake, needed bool) {
 	return 0, false, false
 }
 
-// Woken tells the link that its wake event at now has occurred, and reports whether that event is
+// Woken records that the link's wake event at now has occurred, and reports whether that event is
 // valid. An earlier one may have replaced it.
 func (l *Link) Woken(now vtime.Time) bool {
 	if l.wake != now {

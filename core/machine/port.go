@@ -64,8 +64,8 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	p.CommitPacket(f, size, start)
 }
 
-// CommitPacket does what Commit does with a frame that is no pause frame. It does not read the frame, which has left the
-// caches if it has waited, unless the link is one of a cut-through switch.
+// CommitPacket is Commit for a frame that is no pause frame. It does not read the frame, which has left the caches if it
+// has waited, unless the link is one of a cut-through switch.
 func (p *Port) CommitPacket(f *wire.Frame, size int, start vtime.Time) {
 	l := &p.link
 	l.free = start.Add(l.Serialize(size))

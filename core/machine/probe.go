@@ -7,18 +7,18 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Probe visits all that machines and links change while data flows, at instants that are one period apart,
-// and finds out whether the later state is the earlier one up to a shift: of instants by the period, of PSNs
-// by a number of packets, of counters by what they have counted. What the state does not say of itself, its
-// owner refuses. If the whole of it is so, every following period repeats the last, as long as no number meets
-// one that stays: then Advance moves the state over many periods at once.
+// Probe visits all state that machines and links change while data flows, at instants that are one period
+// apart, and finds out whether the later state is the earlier one up to a shift: of instants by the period, of
+// PSNs by a number of packets, of counters by the increase in the period. The owner of state that cannot be
+// compared refuses the visit. If all state agrees, every following period repeats the last, as long as no
+// number meets one that stays: then Advance moves the state over many periods at once.
 //
 // A machine hands all of its words to the Probe in the same order at each visit, by the method of their kind,
 // whatever the visit is for. Words that no packet of data and no acknowledgement changes need not be visited.
 type Probe struct {
 	words []uint64 // of the last visit
 	next  []uint64 // of this one
-	steps []int64  // by how much each has moved from one visit to the next
+	steps []int64  // difference of each from one visit to the next
 	at    int
 
 	visit   visit
@@ -46,7 +46,7 @@ func (p *Probe) Begin(now vtime.Time, groups wire.GroupRange) {
 	*p = Probe{words: p.words[:0], next: p.next[:0], steps: p.steps[:0], now: now, groups: groups}
 }
 
-// Compare starts a visit at a later instant. PSNs have moved by so many packets since the last one.
+// Compare starts a visit at a later instant. PSNs have moved by packets since the last one.
 func (p *Probe) Compare(now vtime.Time, packets int) {
 	p.visit, p.at, p.why, p.next = visitCompare, 0, "", p.next[:0]
 	if !p.known {
@@ -73,21 +73,22 @@ func (p *Probe) Equal() bool {
 	return true
 }
 
-// Advance starts a visit that moves the state over so many periods, which are at most Room.
+// Advance starts a visit that moves the state over the given number of periods, at most Room.
 func (p *Probe) Advance(periods int64) {
 	p.visit, p.at, p.periods = visitAdvance, 0, periods
 }
 
-// Room returns for how many periods no number that moves meets one that stays.
+// Room returns the number of periods for which no number that moves meets one that stays.
 func (p *Probe) Room() int64 { return p.room }
 
-// Period returns what the last two visits are apart: a time, and by how many packets PSNs have moved.
+// Period returns the distance of the last two visits: a time, and the number of packets by which PSNs
+// have moved.
 func (p *Probe) Period() (d vtime.Duration, packets int) { return p.period, p.packets }
 
-// Why returns what was the first to differ, or to be refused; it is empty if nothing was.
+// Why names the first state that differed, or was refused; it is empty if none did.
 func (p *Probe) Why() string { return p.why }
 
-// Ended reports whether the visit goes on for nothing: something differs.
+// Ended reports whether the comparison has failed, so that the rest of the visit is useless.
 func (p *Probe) Ended() bool { return p.why != "" }
 
 // Refuse says that the state is not one that is known to repeat.
@@ -97,20 +98,20 @@ func (p *Probe) Refuse(why string) {
 	}
 }
 
-// Within bounds the periods by what moves by step in each and has so much room left.
+// Within bounds the periods by a number that moves by step in each and has left before its limit.
 func (p *Probe) Within(left, step uint64) { p.room = min(p.room, int64(left/max(1, step))) }
 
 // Compares reports whether this visit compares with an earlier one.
 func (p *Probe) Compares() bool { return p.visit == visitCompare }
 
-// Whole says that something happens with every so many packets: a period has a multiple of them.
+// Whole requires the packets of a period to be a multiple of every.
 func (p *Probe) Whole(every uint64) {
 	if uint64(p.packets)%every != 0 {
 		p.Refuse("part of what comes every so many packets")
 	}
 }
 
-// Ahead bounds the periods by so many packets that may still move.
+// Ahead bounds the periods by the number of packets that may still move.
 func (p *Probe) Ahead(packets uint64) { p.Within(packets, uint64(p.packets)) }
 
 // word takes a word of the state. It returns the one of the last visit.
@@ -138,7 +139,7 @@ func (p *Probe) moved(step int64, what string) {
 	}
 }
 
-// move adds what a word moves by in the periods of an Advance.
+// move returns a word moved over the periods of an Advance.
 func (p *Probe) move(v uint64) uint64 {
 	v += uint64(p.steps[p.at] * p.periods)
 	p.at++
@@ -287,8 +288,8 @@ func (p *Probe) Frame(f *wire.Frame, switched bool) {
 	}
 }
 
-// Probe visits the link, which begins at a switch or not: when its transmitter is free, what is on the way, and what has arrived. The digest
-// is whoever's who makes the Probe.
+// Probe visits the link, which begins at a switch or not: the time at which its transmitter is free, the frames on the way, and those that
+// have arrived. The caller that makes the Probe owns the digest.
 func (l *Link) Probe(p *Probe, switched bool) {
 	if l.listed || l.list.pauses > 0 {
 		p.Refuse("a link with an event to come, or a pause frame")

@@ -36,12 +36,12 @@ type RequestTracer interface {
 	TraceRequest(now vtime.Time, r Request)
 }
 
-// QueueTracer is a Tracer that is told how much waits at a switch's ports.
+// QueueTracer is a Tracer that also gets the queue lengths of a switch's ports.
 type QueueTracer interface {
 	Tracer
-	// TraceQueue is called when a frame has come to a port's queues or has left them, with the bytes on the wire that wait
-	// there then. A frame that finds its port idle does not wait. Of one port the instants do not decrease; of several they may,
-	// since a frame's leaving is told with the switch's next step.
+	// TraceQueue is called when a frame has entered a port's queues or left them, with the bytes on the wire that wait there
+	// then. A frame that finds its port idle does not wait. Of one port the instants do not decrease; of several they may, since
+	// the switch reports a departure with its next step.
 	TraceQueue(now vtime.Time, port, bytes int)
 }
 
@@ -49,7 +49,8 @@ type QueueTracer interface {
 // a trace wants causes before effects, and a log of events the events of one instant by node.
 type PassingTracer interface {
 	Tracer
-	// PassThrough has events reach the other tracer by what through returns for it. It is called before the first event.
+	// PassThrough sends events to the tracer that through returns for the other one. It is called before the first
+	// event.
 	PassThrough(through func(Tracer) Tracer)
 }
 

@@ -37,8 +37,8 @@ type Config struct {
 	VLAN   *wire.VLAN      // tag of all packets, or nil
 	Pool   *wire.Pool
 	Sender Sender
-	// RetryAfter is how long the registrar waits for confirmations before it repeats a request, and
-	// RetriesMax how often it repeats one. 0 selects 10 ms and 5 (CEP-18).
+	// RetryAfter is the time that the registrar waits for confirmations before it repeats a request,
+	// and RetriesMax the number of repeats. 0 selects 10 ms and 5 (CEP-18).
 	RetryAfter vtime.Duration
 	RetriesMax int
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// TestCounts: each packet is counted for what becomes of it, and each change of a phase is
-// news.
+// TestCounts: each packet is counted by its outcome, and each change of a phase counts as a change.
 func TestCounts(t *testing.T) {
 	a, o := newAgent(leader)
 	confirm := func(ip uint32, qpn wire.QPN, f wire.MRPFlags) {
@@ -181,7 +180,7 @@ func TestStrangerConfirmsDeletion(t *testing.T) {
 	}
 }
 
-// frames keeps what an agent sends.
+// frames keeps the frames of an agent.
 type frames struct{ sent []*wire.Frame }
 
 // SendFrame implements Sender.

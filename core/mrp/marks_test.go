@@ -44,7 +44,7 @@ func (o *outbox) anyPacket(r *rand.Rand, a *Agent, now vtime.Time) {
 	a.HandleFrame(now, f)
 }
 
-// note writes what a call said.
+// note writes the result of a call.
 func (o *outbox) note(err error) { o.sent = append(o.sent, fmt.Sprint("call: ", err)) }
 
 // anyCall calls one of the agent's methods as its owner does, rightly or wrongly.
@@ -62,7 +62,7 @@ func (o *outbox) anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
 		for i := range oneOf(r, 0, 1, 2, 3, 3, 3) {
 			g.Members = append(g.Members, Member{IP: leader + 1 + uint32(i), QPN: wire.QPN(21 + i), Region: wire.MRPRegion{VA: uint64(i + 1)}})
 		}
-		o.note(a.Register(now, g)) // refusals are what this is about
+		o.note(a.Register(now, g)) // refusals are the subject of this test
 	case 5:
 		o.note(a.Update(now, id, wire.MRPRegion{}, make([]wire.MRPRegion, r.IntN(4))))
 	case 6:
@@ -96,7 +96,7 @@ func (o *outbox) cooperate(a *Agent, now vtime.Time) {
 	}
 }
 
-// unsettle has a switch say of every group that is asked for that routes have changed.
+// unsettle has a switch report changed routes for every group that a packet asks for.
 func (o *outbox) unsettle(a *Agent, now vtime.Time) {
 	for _, g := range a.led {
 		if g.phase.asks() {
@@ -138,9 +138,9 @@ func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
 	return a, o
 }
 
-// again has every McstID registered once more of which the agent has been told to forget what
-// it knows. That counts where the group is over, and packets of the old attempt
-// that switches still receive do not belong to the new one.
+// again registers every McstID once more whose state the agent was asked to forget. That has an effect
+// where the group is over, and packets of the old attempt that switches still receive do not belong to
+// the new one.
 func again(t *testing.T, a *Agent) {
 	t.Helper()
 	for _, g := range slices.Clone(a.led) {
@@ -154,9 +154,9 @@ func again(t *testing.T, a *Agent) {
 	}
 }
 
-// TestGuardsFire: agents take packets and calls at random, keep no frame, and every phase
-// of a group comes to an end. What they ignore is counted; package guards looks under
-// coverage at whether each of their guards has fired.
+// TestGuardsFire: agents take packets and calls at random, keep no frame, and every phase of a group
+// comes to an end. Ignored packets are counted; package guards checks under coverage that each of their
+// guards has fired.
 func TestGuardsFire(t *testing.T) {
 	const seeds = 3000
 	var phases [Failed + 1]int
@@ -188,9 +188,9 @@ func TestGuardsFire(t *testing.T) {
 	}
 }
 
-// TestSweepTranscripts: what agents make of random packets and calls is what it was, to the
-// byte. Each line of the golden file stands for the transcript of a seed. (go test ./core/mrp -run
-// SweepTranscripts -transcripts DIR writes them, before and after a change, for diff.)
+// TestSweepTranscripts: agents handle random packets and calls as before, to the byte. Each line of the
+// golden file stands for the transcript of a seed. (go test ./core/mrp -run SweepTranscripts
+// -transcripts DIR writes them, before and after a change, for diff.)
 func TestSweepTranscripts(t *testing.T) {
 	d := machinetest.NewDigest(t)
 	for seed := range uint64(100) {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// outbox keeps what an agent sends as text.
+// outbox keeps the packets of an agent as text.
 type outbox struct {
 	pool  *wire.Pool
 	sent  []string
@@ -22,7 +22,7 @@ func (o *outbox) SendFrame(_ vtime.Time, f *wire.Frame) {
 	o.pool.Put(f)
 }
 
-// take returns what was sent since the last call.
+// take returns the packets sent since the last call.
 func (o *outbox) take() string {
 	s := strings.Join(o.sent, "\n")
 	o.sent = nil
@@ -121,9 +121,9 @@ func TestRegistrar(t *testing.T) {
 	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 attempt=1 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
 }
 
-// TestRegistrarBeginsAnew: when a switch says that routes have changed all members are asked
-// again, in another attempt, when it is time to repeat or all have confirmed. Confirmations
-// and errors of an earlier attempt do not count, and attempts come to an end.
+// TestRegistrarBeginsAnew: when a switch reports changed routes all members are asked again, in another
+// attempt, when it is time to repeat or all have confirmed. Confirmations and errors of an earlier
+// attempt do not count, and attempts come to an end.
 func TestRegistrarBeginsAnew(t *testing.T) {
 	a, o := newAgent(leader)
 	confirm := func(ip uint32, qpn wire.QPN, f wire.MRPFlags, attempt uint32) {
@@ -173,8 +173,8 @@ func TestRegistrarBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestRegistrarFails: silence, or a switch that refuses, ends the registration, names
-// who or what, and takes back what was installed.
+// TestRegistrarFails: silence, or a switch that refuses, ends the registration, names the member or the
+// reason, and removes the installed entries.
 func TestRegistrarFails(t *testing.T) {
 	a, o := newAgent(leader)
 	if err := a.Register(0, twoMembers()); err != nil {
@@ -206,7 +206,7 @@ func TestRegistrarFails(t *testing.T) {
 	}
 }
 
-// TestMember: an agent answers only for what joined, and only if it is meant.
+// TestMember: an agent answers only for queue pairs that joined, and only if it is addressed.
 func TestMember(t *testing.T) {
 	a, o := newAgent(leader + 1)
 	register := func(ip uint32, qpn wire.QPN) {

@@ -21,8 +21,8 @@ func (o *outbox) confirmRegion(a *Agent, ip uint32, qpn wire.QPN, round uint8, m
 	a.HandleFrame(0, f)
 }
 
-// TestRegions: registration carries the regions, the leader's first in every packet;
-// Update tells new ones, and a late confirmation of the old ones counts for nothing.
+// TestRegions: registration carries the regions, the leader's first in every packet; Update announces
+// new ones, and a late confirmation of the old ones has no effect.
 func TestRegions(t *testing.T) {
 	a, o := newAgent(leader)
 	g := twoMembers()

@@ -22,7 +22,7 @@ type Group struct {
 	LeaderQPN wire.QPN
 	Members   []Member // all members but the leader
 	StartPSN  wire.PSN // PSN of the first data packet
-	// Activate adds the second phase, which tells every switch the start PSN. Without it, by the
+	// Activate adds the second phase, which sends the start PSN to every switch. Without it, by the
 	// literal rules of the papers, the group is active once registered and starts at PSN 0.
 	Activate bool
 	// Regions says that leaf switches send WRITEs to each member's own region (CEP-25). The leader
@@ -329,10 +329,9 @@ func (r *registration) confirmation() wire.MRPFlags {
 	return 0
 }
 
-// handleError handles a switch's refusal of a registration. The registration fails, and what other
-// switches have installed is deleted. If the refusal says that routes have changed, another
-// attempt begins instead, when the request would be repeated or the phase is complete. Until then
-// the routes may change again.
+// handleError handles a switch's refusal of a registration. The registration fails, and the entries of
+// other switches are deleted. If the reason is changed routes, another attempt begins instead, when the
+// request would be repeated or the phase is complete. Until then the routes may change again.
 func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 	rec := p.Record(0)
 	r := a.find(rec.IP)

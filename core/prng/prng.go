@@ -23,8 +23,8 @@ func New(seed uint64) Stream {
 	return s
 }
 
-// Derive returns the stream with the given name. It depends on the seed and the
-// name only, not on what was drawn before.
+// Derive returns the stream with the given name. It depends on the seed and the name only, not on
+// earlier draws.
 func (s *Stream) Derive(name string) Stream {
 	h := s.seed
 	for i := range len(name) {
@@ -69,8 +69,8 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Fill writes the bytes from offset off on of the endless pseudo-random message
-// named by seed. It is what workloads send and what receivers are checked against.
+// Fill writes the bytes from offset off on of the endless pseudo-random message named by seed.
+// Workloads send it, and receivers are checked against it.
 func Fill(b []byte, seed, off uint64) {
 	seed = Mix(seed)
 	for len(b) > 0 {
@@ -87,7 +87,7 @@ func Fill(b []byte, seed, off uint64) {
 	}
 }
 
-// MarshalBinary returns the stream as it is, for another process to go on with.
+// MarshalBinary returns the state of the stream, with which another process can continue it.
 func (s Stream) MarshalBinary() ([]byte, error) {
 	b, err := s.pcg.MarshalBinary()
 	return binary.BigEndian.AppendUint64(b, s.seed), err

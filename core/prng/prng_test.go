@@ -6,7 +6,8 @@ import (
 )
 
 func TestStreamIsFixed(t *testing.T) {
-	// These numbers are part of what a seed means; changing them makes old seeds lie.
+	// These numbers are part of a seed's meaning: if they change, old seeds no longer reproduce their
+	// runs.
 	s := New(1)
 	d := s.Derive("link/h0:0-leaf0:0")
 	got := [4]uint64{s.Uint64(), s.Uint64(), d.Uint64(), d.Uint64()}

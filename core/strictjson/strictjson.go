@@ -1,4 +1,4 @@
-// Package strictjson reads JSON messages of ours: what is not known is an error and is not skipped.
+// Package strictjson reads JSON messages between processes of mcastlab: an unknown field is an error.
 package strictjson
 
 import (

@@ -63,10 +63,9 @@ func failures(g *Graph, f func(failed ...int)) (n int) {
 	return n
 }
 
-// TestNoDeadlockAfterFailures: after every single and every double link failure of the
-// k=4 fat-tree, with routes computed again, there is no ring (promise D11), and routes
-// lead where they should: a packet comes to its leaf over links that work, never up after
-// down, from every leaf from which there is such a way.
+// TestNoDeadlockAfterFailures: after every single and every double link failure of the k=4 fat-tree,
+// with routes computed again, there is no ring (promise D11), and routes are right: a packet reaches
+// its leaf over links that work, never up after down, from every leaf from which there is such a way.
 func TestNoDeadlockAfterFailures(t *testing.T) {
 	g := must(t)(FatTree(4, link))
 	n := failures(g, func(failed ...int) {

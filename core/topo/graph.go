@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Kind says whether a node is a host or a switch.
+// Kind is the type of a node: host or switch.
 type Kind uint8
 
 // Kinds of node.

@@ -169,8 +169,8 @@ func TestCyclicGroups(t *testing.T) {
 	}
 }
 
-// path follows a LID from a host and returns how high it climbs, how many links it takes,
-// the top switch, and whether it arrives without going up again.
+// path follows a LID from a host and returns the level that it reaches, the number of its links, the
+// top switch, and whether it arrives without going up again.
 func path(g *Graph, src, lid int) (level, links, top int, ok bool) {
 	x := g.nTree
 	level, fell := x.n, false
@@ -253,8 +253,8 @@ func TestNTreeOneClimb(t *testing.T) {
 	}
 }
 
-// spread follows a packet of a source through a group's table: how many copies each host
-// gets, and how many links it crosses. A loop shows as a packet that crosses too many.
+// spread follows a packet of a source through a group's table and returns the number of copies that
+// each host gets, and of links that it crosses. A loop shows as a packet that crosses too many.
 func spread(g *Graph, tree []wire.MulticastEntry, src int) (got map[int]int, links int) {
 	table := map[int]wire.MulticastEntry{}
 	for _, b := range tree {

@@ -28,8 +28,8 @@ type LeafSpineSpec struct {
 	Total int
 }
 
-// UCC188 is the fabric on which the multicast Allgather was measured (GEN-8): 188 hosts and 18
-// switches with 36 ports. The paper does not say how they are joined. Ours is the one that has no
+// UCC188 is the fabric on which the multicast Allgather was measured (GEN-8): 188 hosts and 18 switches
+// with 36 ports. The paper does not describe how they are connected. This is the fabric that has no
 // oversubscription with these numbers.
 func UCC188() LeafSpineSpec {
 	return LeafSpineSpec{Leaves: 12, Spines: 6, Hosts: 16, Parallel: 3, Total: 188}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestSharedTree: while hosts join and leave by draw, the tables are those that would be computed afresh, every
-// member gets each packet once, whoever sends it, and those that have left get none (CYC-14).
+// member gets each packet once, from any sender, and hosts that have left get none (CYC-14).
 func TestSharedTree(t *testing.T) {
 	for _, g := range nTrees(t) {
 		r := rand.New(rand.NewPCG(14, uint64(g.Hosts)))

@@ -1,7 +1,7 @@
 package topo
 
-// TreesMax is how many multicast trees for the groups of programs a fabric has at most: as many as spread groups over
-// the switches of the highest tier of an ordinary lab.
+// TreesMax is the largest number of multicast trees for the groups of programs in a fabric: as many as spread groups
+// over the switches of the highest tier of an ordinary lab.
 const TreesMax = 16
 
 // Values of Uplinks that are no port.

@@ -32,10 +32,10 @@ const (
 // Never is later than every instant of a run.
 const Never Time = math.MaxInt64
 
-// Bounds of what a lab may say, and of a run.
+// Bounds of the times of a lab, and of a run.
 const (
 	SpanMax      = 86400 * Second      // a day: the longest span that a user may give
-	End     Time = 100 * Time(SpanMax) // no run goes on after 100 days of lab time
+	End     Time = 100 * Time(SpanMax) // no run lasts longer than 100 days of lab time
 )
 
 // endless is the longest span there is: what is so far away never comes within a run.
@@ -49,7 +49,7 @@ func (t Time) Add(d Duration) Time {
 	return t.beyond()
 }
 
-// beyond is what becomes of an instant to which too much is added.
+// beyond returns the last instant before Never, for a sum beyond it; Never stays Never.
 func (t Time) beyond() Time {
 	if t == Never {
 		return Never
@@ -65,8 +65,8 @@ func (d Duration) Times(n int64) Duration {
 	return d * Duration(n)
 }
 
-// Picoseconds returns what was computed with fractions as a span: none if it is negative or
-// no number, and the longest there is if it is more than that.
+// Picoseconds returns the span of a number computed with fractions: none if it is negative or no
+// number, and the longest there is if it is more than that.
 func Picoseconds(ps float64) Duration {
 	switch {
 	case ps >= float64(endless):

@@ -34,10 +34,10 @@ func (t *TimerTable) Move(from, to int) {
 	t.at[from] = Never
 }
 
-// Len returns the number of slots, Armed how many of them are.
+// Len returns the number of slots, Armed the number of armed ones.
 func (t *TimerTable) Len() int { return len(t.at) }
 
-// Armed returns how many slots are armed.
+// Armed returns the number of armed slots.
 func (t *TimerTable) Armed() (n int) {
 	for _, at := range t.at {
 		if at != Never {

@@ -30,8 +30,8 @@ const (
 	knownHash
 )
 
-// Fill returns n bytes to be written before the block is attached to a frame: BlockCap at most, or what
-// BlockFor was called for.
+// Fill returns n bytes to be written before the block is attached to a frame: at most BlockCap, or the
+// size asked of BlockFor.
 func (b *Block) Fill(n int) []byte {
 	b.n, b.known = uint16(n), 0
 	return b.buf[:n]
@@ -77,8 +77,8 @@ func HashBytes(b []byte) uint64 {
 	return h
 }
 
-// HashAt returns what bytes with hash h contribute to the hash of a region when
-// they stand at byte offset off of it.
+// HashAt returns the part of a region's hash that bytes with hash h add at byte offset off of the
+// region.
 func HashAt(h, off uint64) uint64 { return HashMul(h, hashPow(off)) }
 
 // HashAdd adds the contributions of two disjoint parts of a region.

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// TestBlockFor: a block holds what it was asked for, also when it is used again after one of the other kind.
+// TestBlockFor: a block holds the size asked for, also when it is used again after one of the other kind.
 func TestBlockFor(t *testing.T) {
 	p := Pool{Poison: true}
 	for range 3 {

@@ -34,7 +34,7 @@ type BTH struct {
 	DestQP    QPN
 	AckReq    bool
 	PSN       PSN
-	Selective bool // S, of what the specification reserves: the sender takes SACKs; others ignore it
+	Selective bool // S, one of the bits that the specification reserves: the sender takes SACKs; others ignore it
 }
 
 // AppendTo appends the 12 header bytes.
@@ -61,7 +61,7 @@ func bit(b bool) (v uint32) {
 	return v
 }
 
-// ParseBTH reads the header and returns what follows it, or ErrShort.
+// ParseBTH reads the header and returns the bytes after it, or ErrShort.
 func ParseBTH(b []byte) (h BTH, rest []byte, err error) {
 	if len(b) < BTHLen {
 		return BTH{}, nil, ErrShort

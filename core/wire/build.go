@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Flow is what the packets of one flow have in common below the BTH.
+// Flow holds the fields below the BTH that the packets of one flow share.
 type Flow struct {
 	SrcMAC, DstMAC MAC
 	VLAN           *VLAN // nil: untagged; its EtherType is filled in
@@ -50,7 +50,7 @@ func (e *Envelope) Lay(w *Flow) {
 	}
 }
 
-// layEthernet begins the envelope and returns what it has.
+// layEthernet begins the envelope and returns its bytes.
 func (e *Envelope) layEthernet(w *Flow) []byte {
 	ethertype := EtherTypeIPv4
 	if w.IPv6 {

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestStartNext: what a connected envelope starts is what Start builds of the whole header,
-// whatever the headers below, and the checksum put together from parts is the plain one.
+// TestStartNext: a connected envelope starts the frame that Start builds of the whole header, whatever
+// the headers below, and the checksum put together from parts is the plain one.
 func TestStartNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flow := Flow{

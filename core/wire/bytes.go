@@ -142,7 +142,7 @@ func (p *Pool) parseRoCE(f *Frame, b []byte, o int, body []byte) error {
 	return nil
 }
 
-// set stores headers and payload; f.flags already tells VLAN and IPv6.
+// set stores headers and payload; f.flags already has the bits for VLAN and IPv6.
 func (p *Pool) set(f *Frame, head, payload []byte, k Kind) error {
 	if len(head) > HeaderCap || len(payload) > BlockCap {
 		return ErrTooLong

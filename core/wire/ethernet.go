@@ -59,7 +59,7 @@ func (h Ethernet) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, h.EtherType)
 }
 
-// ParseEthernet reads the header and returns what follows it, or ErrShort.
+// ParseEthernet reads the header and returns the bytes after it, or ErrShort.
 func ParseEthernet(b []byte) (h Ethernet, rest []byte, err error) {
 	if len(b) < EthernetLen {
 		return Ethernet{}, nil, ErrShort
@@ -99,7 +99,7 @@ func (h VLAN) tci() uint16 {
 	return t
 }
 
-// ParseVLAN reads the 4 bytes after the 0x8100 and returns what follows them, or ErrShort.
+// ParseVLAN reads the 4 bytes after the 0x8100 and returns the bytes after them, or ErrShort.
 func ParseVLAN(b []byte) (h VLAN, rest []byte, err error) {
 	if len(b) < VLANLen {
 		return VLAN{}, nil, ErrShort

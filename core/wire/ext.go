@@ -39,7 +39,7 @@ func (h RETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.DMALen)
 }
 
-// ParseRETH reads the header and returns what follows it, or ErrShort.
+// ParseRETH reads the header and returns the bytes after it, or ErrShort.
 func ParseRETH(b []byte) (h RETH, rest []byte, err error) {
 	if len(b) < RETHLen {
 		return RETH{}, nil, ErrShort
@@ -48,8 +48,8 @@ func ParseRETH(b []byte) (h RETH, rest []byte, err error) {
 	return h, b[RETHLen:], nil
 }
 
-// Syndrome is the first byte of the AETH: bits 6..5 tell ACK, RNR NAK and NAK
-// apart, bits 4..0 hold the credit code, timer code or error code.
+// Syndrome is the first byte of the AETH: bits 6..5 distinguish ACK, RNR NAK and NAK, bits 4..0 hold
+// the credit code, timer code or error code.
 type Syndrome uint8
 
 // Syndromes in use (InfiniBand specification, chapter 9.7.5).
@@ -111,7 +111,7 @@ func (h AETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&0xffffff)
 }
 
-// ParseAETH reads the header and returns what follows it, or ErrShort.
+// ParseAETH reads the header and returns the bytes after it, or ErrShort.
 func ParseAETH(b []byte) (h AETH, rest []byte, err error) {
 	if len(b) < AETHLen {
 		return AETH{}, nil, ErrShort
@@ -139,7 +139,7 @@ func (h DETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.SrcQP&QPNMask))
 }
 
-// ParseDETH reads the header and returns what follows it, or ErrShort.
+// ParseDETH reads the header and returns the bytes after it, or ErrShort.
 func ParseDETH(b []byte) (h DETH, rest []byte, err error) {
 	if len(b) < DETHLen {
 		return DETH{}, nil, ErrShort
@@ -176,7 +176,7 @@ func (h AtomicETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.Compare)
 }
 
-// ParseAtomicETH reads the header and returns what follows it, or ErrShort.
+// ParseAtomicETH reads the header and returns the bytes after it, or ErrShort.
 func ParseAtomicETH(b []byte) (h AtomicETH, rest []byte, err error) {
 	if len(b) < AtomicETHLen {
 		return AtomicETH{}, nil, ErrShort
@@ -200,7 +200,7 @@ func (h AtomicAckETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.Original)
 }
 
-// ParseAtomicAckETH reads the header and returns what follows it, or ErrShort.
+// ParseAtomicAckETH reads the header and returns the bytes after it, or ErrShort.
 func ParseAtomicAckETH(b []byte) (h AtomicAckETH, rest []byte, err error) {
 	if len(b) < AtomicAckETHLen {
 		return AtomicAckETH{}, nil, ErrShort
@@ -219,7 +219,7 @@ type ImmDt uint32
 // AppendTo appends the 4 header bytes.
 func (h ImmDt) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// ParseImmDt reads the header and returns what follows it, or ErrShort.
+// ParseImmDt reads the header and returns the bytes after it, or ErrShort.
 func ParseImmDt(b []byte) (h ImmDt, rest []byte, err error) {
 	if len(b) < ImmDtLen {
 		return 0, nil, ErrShort
@@ -237,7 +237,7 @@ type IETH uint32
 // AppendTo appends the 4 header bytes.
 func (h IETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// ParseIETH reads the header and returns what follows it, or ErrShort.
+// ParseIETH reads the header and returns the bytes after it, or ErrShort.
 func ParseIETH(b []byte) (h IETH, rest []byte, err error) {
 	if len(b) < IETHLen {
 		return 0, nil, ErrShort

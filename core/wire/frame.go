@@ -9,8 +9,8 @@ import (
 // Ethernet, 802.1Q, IPv6, UDP, BTH and AtomicETH: 106.
 const HeaderCap = 110
 
-// Kind says what a machine does with a frame; it is set when the frame is built or parsed, so
-// that no hop parses EtherType and ports again.
+// Kind is the type of a frame; it is set when the frame is built or parsed, so that no hop parses
+// EtherType and ports again.
 type Kind uint8
 
 // Kinds of frame.
@@ -52,7 +52,7 @@ type Frame struct {
 	block *Block
 }
 
-// Kind returns what the frame is.
+// Kind returns the type of the frame.
 func (f *Frame) Kind() Kind { return Kind(f.flags >> kindShift & 3) }
 
 // IPv6 reports whether the frame has an IPv6 header.
@@ -87,7 +87,7 @@ func (f *Frame) Phantom() bool { return f.pay != 0 && f.flags&flagBlock == 0 }
 // Len returns the frame's bytes without FCS, padded to the Ethernet minimum.
 func (f *Frame) Len() int { return max(MinFrameLen, f.unpadded()) }
 
-// WireLen returns what the frame costs on the wire: Len, FCS, preamble and gap (GEN-6).
+// WireLen returns the size of the frame on the wire: Len, FCS, preamble and gap (GEN-6).
 func (f *Frame) WireLen() int { return f.Len() + LinkOverhead }
 
 func (f *Frame) unpadded() int {
@@ -248,7 +248,7 @@ func (f *Frame) Mix(d uint64) uint64 {
 	return d
 }
 
-// mixState is what of a frame is not in its bytes, and what Mix begins with.
+// mixState returns the state of a frame outside its bytes, with which Mix begins.
 func (f *Frame) mixState() uint64 {
 	return uint64(f.n)<<32 | uint64(f.pay)<<8 | uint64(f.flags&(flagDamaged|flagTrusted))
 }

@@ -239,8 +239,8 @@ func TestPoolGuards(t *testing.T) {
 	p.Put(f)
 }
 
-// TestRetag puts every vector into a VLAN, into another one and out again: the tag is where
-// it belongs, the ICRC stays right, and what comes back is what there was.
+// TestRetag puts every vector into a VLAN, into another one and out again: the tag is in its place, the
+// ICRC stays right, and the last frame equals the first.
 func TestRetag(t *testing.T) {
 	var p Pool
 	for _, v := range vectors {
@@ -460,8 +460,8 @@ func BenchmarkFrame(b *testing.B) {
 	})
 }
 
-// TestParseLength: a datagram is as long as its headers and what has come of it agree on,
-// and one that ends before its headers do is no packet, though all its lengths fit.
+// TestParseLength: a datagram has the length on which its headers and the received bytes agree, and one
+// that ends before its headers do is no packet, though all its lengths fit.
 func TestParseLength(t *testing.T) {
 	var p Pool
 	for _, v := range vectors {

@@ -67,7 +67,7 @@ func (f *Frame) computeICRC() uint32 {
 	return ^s
 }
 
-// ICRC returns the value that goes on the wire.
+// ICRC returns the ICRC of the frame as it goes on the wire.
 func (f *Frame) ICRC() uint32 {
 	if f.flags&flagTrusted == 0 {
 		return f.icrc
@@ -105,8 +105,8 @@ func (f *Frame) CheckICRC() bool {
 	return f.icrc == f.computeICRC()
 }
 
-// icrcDelta returns by what the ICRC changes when the header bytes from offset off
-// on are XORed with x: a function of x and of the number of bytes that follow.
+// icrcDelta returns the change of the ICRC when the header bytes from offset off on are XORed with x: a
+// function of x and of the number of bytes that follow.
 func (f *Frame) icrcDelta(off int, x []byte) uint32 {
 	after := int(f.n) - off - len(x) + (int(f.pay)+3)&^3
 	return crcShift(crcSmall(x), after)

@@ -62,7 +62,7 @@ const (
 	MembershipRobustness = 2   // how often a change is reported, and a query sent
 )
 
-// GroupRecordsMax is how many records a report to an MTU of 1,500 bytes holds.
+// GroupRecordsMax is the number of records that a report to an MTU of 1,500 bytes holds.
 const GroupRecordsMax = (1500 - IPv6Len - hopByHopLen - membershipHead) / recordLen6
 
 // Message types and sizes.
@@ -183,7 +183,7 @@ func (m *Membership) setAddr(b []byte) {
 	copy(m.addr[12:], b[:4])
 }
 
-// parseRecord reads a record and returns what follows it; ok is false if b does not hold one.
+// parseRecord reads a record and returns the bytes after it; ok is false if b does not hold one.
 func parseRecord(b []byte, ipv6 bool) (r GroupRecord, rest []byte, ok bool) {
 	addr := 4
 	if ipv6 {
@@ -284,7 +284,7 @@ func parseIGMP(b []byte) (m Membership, err error) {
 	return m, nil
 }
 
-// parseMLD reads an IPv6 packet with MLD. It refuses what a router has passed on and what is not
+// parseMLD reads an IPv6 packet with MLD. It refuses packets that a router has forwarded and those not
 // from a link-local address (RFC 3810 §5).
 func parseMLD(b []byte) (m Membership, err error) {
 	m.IPv6 = true

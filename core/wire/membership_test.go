@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Frames of a Linux 6.1 host with rdma_rxe that joins and leaves 239.7.7.8, and what scapy makes of MLDv2: a report of two groups,
+// Frames of a Linux 6.1 host with rdma_rxe that joins and leaves 239.7.7.8, and scapy's frames of MLDv2: a report of two groups,
 // and a general query; and a general query of IGMPv3 as RFC 3376 has it.
 const (
 	linuxJoin  = "01005e000016525400aa0001080046c00028000040000102f9f60a000003e00000169404000022 00e3ee0000000104000000ef070708"
@@ -36,8 +36,8 @@ func membership(t testing.TB, b []byte) (Membership, []GroupRecord, error) {
 	return m, all, err
 }
 
-// TestMembershipGolden: what Linux and scapy send is understood, and what is sent here is the same but for the MAC
-// addresses of hosts.
+// TestMembershipGolden: frames of Linux and scapy are parsed, and this package's frames are the same except for
+// the MAC addresses of hosts.
 func TestMembershipGolden(t *testing.T) {
 	join, leave := GroupRecord{Type: ChangeToExclude, Group: 0xef070708}, GroupRecord{Type: ChangeToInclude, Group: 0xef070708}
 	both := []GroupRecord{{Type: ChangeToExclude, Group: 0xef010203}, {Type: ChangeToInclude, Group: 0xe4000001}}

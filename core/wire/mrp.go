@@ -9,8 +9,8 @@ import (
 // name none; this one is unassigned and spells MC.
 const PortMRP uint16 = 0x4d43
 
-// MRP sizes (CEP-9, CEP-10): 28 bytes of IPv4 and UDP, 8 of metadata and 183 records
-// of 8 fill an MTU of 1500 exactly, which is what fixes the layout.
+// MRP sizes (CEP-9, CEP-10): 28 bytes of IPv4 and UDP, 8 of metadata and 183 records of 8 fill an MTU
+// of 1500 exactly, which fixes the layout.
 const (
 	MRPHeaderLen     = 8
 	MRPRecordLen     = 8
@@ -19,16 +19,16 @@ const (
 	MRPRecordsMaxIP6 = (1500 - IPv6Len - UDPLen - MRPHeaderLen) / MRPRecordLen // 180
 )
 
-// MRPFlags says what an MRP packet is; none set means "register these nodes".
+// MRPFlags are the kind of an MRP packet; none set means "register these nodes".
 type MRPFlags uint8
 
-// MRP flags (CEP-11; Confirm is ours, the papers give confirmations no layout).
+// MRP flags (CEP-11; Confirm is mcastlab's own, the papers give confirmations no layout).
 const (
 	MRPDelete   MRPFlags = 1 << 0 // delete the group from every table of its tree
 	MRPMRUpdate MRPFlags = 1 << 1 // register these nodes, whose records carry memory regions (MRPRegion)
-	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot install the group
+	MRPError    MRPFlags = 1 << 2 // from a switch to the leader: it cannot install the group
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
-	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
+	MRPConfirm  MRPFlags = 1 << 4 // from a member to the leader; combined with the flag that it confirms
 	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up what they send (ReduceImm)
 	mrpAgain    MRPFlags = 1 << 6 // the metadata end with the attempt
 )

@@ -34,7 +34,7 @@ func TestMulticastMAC(t *testing.T) {
 	}
 }
 
-// TestAddresses: which IPv6 addresses are of a fabric, and what they are called.
+// TestAddresses: the IPv6 addresses of a fabric, and their text.
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		addr string

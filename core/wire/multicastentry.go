@@ -1,8 +1,8 @@
 package wire
 
-// MulticastEntry is an entry of a switch's table of IP multicast groups. A packet of the group leaves by all of Ports but
-// the one by which it came, and may come by Ports and by From. No protocol sets these entries up: whoever knows which hosts
-// are attached computes them. Ranks send them as JSON.
+// MulticastEntry is an entry of a switch's table of IP multicast groups. A packet of the group leaves by all of Ports
+// except its ingress, and may arrive by Ports and by From. No protocol sets these entries up: the runtime, which has the
+// attached hosts, computes them. Ranks send them as JSON.
 type MulticastEntry struct {
 	Switch int      `json:"switch"` // node number in the lab; a switch does not look at it
 	Group  uint32   `json:"group"`  // address, 224.0.0.0/4; 0 while the tree has none yet

@@ -51,8 +51,8 @@ func (h ARP) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.TargetIP)
 }
 
-// ParseARP reads the 28 bytes and returns what follows them (padding). It refuses other
-// hardware and protocols.
+// ParseARP reads the 28 bytes and returns the bytes after them (padding). It refuses other hardware and
+// protocols.
 func ParseARP(b []byte) (h ARP, rest []byte, err error) {
 	if len(b) < ARPLen {
 		return ARP{}, nil, ErrShort
@@ -117,9 +117,9 @@ func (h ND) AppendTo(b []byte, src, dst [16]byte) []byte {
 	return b
 }
 
-// ParseND reads a message, checks its checksum and returns what follows the option. A
-// solicitation without the option, which a host sends to find out whether an address is free,
-// is refused, and so is every message of another type.
+// ParseND reads a message, checks its checksum and returns the bytes after the option. A solicitation
+// without the option, which a host sends to find out whether an address is free, is refused, and so is
+// every message of another type.
 func ParseND(b []byte, src, dst [16]byte) (h ND, rest []byte, err error) {
 	if len(b) < NDLen {
 		return ND{}, nil, ErrShort

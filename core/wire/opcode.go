@@ -65,7 +65,7 @@ const (
 	OpCNP            OpCode = 0x81
 )
 
-// OpFlags says what an opcode means for the message it belongs to.
+// OpFlags are an opcode's place in its message and its needs.
 type OpFlags uint8
 
 // Meanings of an opcode; the names follow the opcode table of docs/wire.md.

@@ -13,9 +13,9 @@ const pfcOpcode uint16 = 0x0101
 // pfcAddr is the destination of every pause frame. Bridges never forward it.
 var pfcAddr = MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x01}
 
-// PFC is a priority-based flow control frame (802.1Qbb clause 36). A set bit i in
-// Enable makes Quanta[i] count: 0 lets the class go on, anything else stops it for
-// so many quanta, replacing what was left of an earlier pause.
+// PFC is a priority-based flow control frame (802.1Qbb clause 36). A set bit i in Enable makes
+// Quanta[i] count: 0 resumes the class, any other value pauses it for that many quanta, which replace
+// the rest of an earlier pause.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// poolSlab is how many frames are allocated at once: 64 KiB.
+// poolSlab is the number of frames that are allocated together: 64 KiB.
 const poolSlab = 512
 
 // Pool hands out frames and payload blocks and takes them back. One pool belongs to
@@ -24,7 +24,8 @@ type Pool struct {
 	Live, LiveBlocks int
 }
 
-// ahead is how many frames from now on one is loaded: those of a large lab are not in the near caches when they are taken.
+// ahead is the number of frames by which loading runs ahead: those of a large lab are not in the near caches when they are
+// taken.
 const ahead = 4
 
 // cacheLine is the first line of a Frame, and firstLine the number of bytes of headers in it.
@@ -32,7 +33,7 @@ type cacheLine [8]uint64
 
 const firstLine = int(unsafe.Sizeof(cacheLine{}) - unsafe.Offsetof(Frame{}.h))
 
-// poison is what is written over a block: copied, that is many times faster than a loop.
+// poison is written over a freed block: a copy is many times faster than a loop.
 var poison = buildPoison()
 
 func buildPoison() []byte { return bytes.Repeat([]byte{0xdd}, BlockCap) }
@@ -58,7 +59,7 @@ func (p *Pool) Get() *Frame {
 	return f
 }
 
-// Free returns how many frames wait to be handed out.
+// Free returns the number of frames that wait to be handed out.
 func (p *Pool) Free() int { return len(p.free) }
 
 // Give lets another pool hand out n of the frames that wait here, or all that do.
@@ -105,8 +106,8 @@ func (p *Pool) Clone(f *Frame) *Frame {
 }
 
 // Import returns a frame with the same bytes as one of another pool, whose payload is copied. The driver
-// of that pool may go on meanwhile as long as it leaves this frame alone: of a payload that other
-// frames share only what never changes is read.
+// of that pool may continue meanwhile as long as it leaves this frame alone: of a payload that other
+// frames share, Import reads only the parts that never change.
 func (p *Pool) Import(f *Frame) *Frame {
 	c := p.Get()
 	c.n, c.flags, c.pay, c.h, c.icrc = f.n, f.flags, f.pay, f.h, f.icrc

@@ -57,8 +57,8 @@ func (p MRPPacket) size() int {
 	return MRPRecordLen
 }
 
-// MRUpdateVA is the address of a WRITE that tells leaves where the next WRITE of its
-// group goes at each member (GLE-8). No host has memory there.
+// MRUpdateVA is the address of a WRITE that announces to leaves the place of the next WRITE of its
+// group at each member (GLE-8). No host has memory there.
 const MRUpdateVA uint64 = 0xffff_ffff_4d52_0000
 
 // MRAnnounced is set in the R_Key of a WRITE whose address comes from an announcement. The
@@ -68,8 +68,8 @@ const MRUpdateVA uint64 = 0xffff_ffff_4d52_0000
 // of an earlier announcement.
 const MRAnnounced uint32 = 1 << 31
 
-// MRVersionsMax is how many WRITEs to MRUpdateVA a source may have outstanding: leaves keep the
-// addresses of each until it is acknowledged (GLE-15).
+// MRVersionsMax is the number of WRITEs to MRUpdateVA that a source may have outstanding: leaves keep
+// the addresses of each until it is acknowledged (GLE-15).
 const MRVersionsMax = 64
 
 // MRUpdateLen is the number of bytes of one record in the payload of a WRITE to MRUpdateVA.

@@ -200,7 +200,8 @@ func TestRegroupAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzRegroup: any bytes are read without a panic, no frame is lost, and what becomes a packet of the fabric is one.
+// FuzzRegroup: any bytes are read without a panic, no frame is lost, and a result that passes for a packet of the
+// fabric is one.
 func FuzzRegroup(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, m := range mgids {

@@ -19,10 +19,10 @@ func (f *Frame) DecTTL() bool {
 	return true
 }
 
-// Bridge is what a leaf changes in a packet that it hands from the connection to a
-// group to the connection of one member (CEP-23, CEP-24). The change of the ICRC
-// depends only on the addresses before and after and on the packet's length, so
-// Apply remembers it from packet to packet (GEN-7).
+// Bridge holds the fields that a leaf changes in a packet that it hands from the connection to a group
+// to the connection of one member (CEP-23, CEP-24). The change of the ICRC depends only on the
+// addresses before and after and on the packet's length, so Apply remembers it from packet to packet
+// (GEN-7).
 type Bridge struct {
 	Dst, Src       uint32
 	DestQP         QPN

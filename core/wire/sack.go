@@ -39,8 +39,8 @@ func (h SACK) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.Lo)
 }
 
-// ParseSACK reads the header and returns what follows it: ErrShort, or ErrFormat for
-// another version.
+// ParseSACK reads the header and returns the bytes after it: ErrShort, or ErrFormat for another
+// version.
 func ParseSACK(b []byte) (h SACK, rest []byte, err error) {
 	if len(b) < SACKLen {
 		return SACK{}, nil, ErrShort
@@ -69,8 +69,8 @@ func (f *Frame) SACK() (h SACK, ok bool) {
 	return h, err == nil
 }
 
-// sackOf returns how much of what follows an acknowledgement's AETH is a SACK, given all of
-// it but the ICRC.
+// sackOf returns the length of the SACK after an acknowledgement's AETH, given all bytes after the AETH
+// except the ICRC.
 func sackOf(op OpCode, b []byte) int {
 	if op != OpAcknowledge || len(b) != SACKLen || b[0] != sackVersion {
 		return 0

@@ -18,8 +18,8 @@ func (f *Frame) Shifts() bool {
 	return f.flags&flagIPv6 != 0 || binary.BigEndian.Uint16(f.h[o:o+2]) == uint16(f.PSN())
 }
 
-// Shift moves the PSN of a frame that Shifts by d, and what depends on it. decremented says that the last to change its
-// IPv4 checksum was DecTTL, which leaves the other zero of ones' complement than Seal and Bridge do.
+// Shift moves the PSN of a frame that Shifts by d, and the fields that depend on it. decremented marks that the last to
+// change its IPv4 checksum was DecTTL, which leaves the other zero of ones' complement than Seal and Bridge do.
 func (f *Frame) Shift(d int, decremented bool) {
 	b := f.h[f.bthOff()+8 : f.bthOff()+12]
 	word := binary.BigEndian.Uint32(b)
@@ -36,11 +36,11 @@ func (f *Frame) Shift(d int, decremented bool) {
 	}
 }
 
-// Shape has room for what the method of that name writes.
+// Shape has room for the words of the method of that name.
 type Shape [1 + (HeaderCap+7)/8]uint64
 
-// Shape writes what Shift leaves as it is to words, and returns them as many as it needs: two frames are
-// packets of one flow in equal roles if and only if these are equal.
+// Shape writes the fields that Shift does not change to words, and returns as many of them as it needs:
+// two frames are packets of one flow in equal roles if and only if these are equal.
 func (f *Frame) Shape(words *Shape) []uint64 {
 	var h [(HeaderCap + 7) / 8 * 8]byte
 	copy(h[:], f.h[:f.n])

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// drawn returns a packet of a flow as it is after it has passed so many switches and perhaps a bridge, with
-// the given PSN.
+// drawn returns a packet of a flow after hops switches and perhaps a bridge, with the given PSN.
 func drawn(e *Envelope, psn PSN, hops int, b *Bridge, ack, trusted bool, pay int) *Frame {
 	f := &Frame{}
 	if ack {

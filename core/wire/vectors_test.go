@@ -104,8 +104,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestVectorIPv6 is TV5 of the reference: addresses outside the fabric's prefix, so
-// Parse does not take it for traffic of ours, but the ICRC of the bytes is right.
+// TestVectorIPv6 is TV5 of the reference: addresses outside the fabric's prefix, so Parse does not take
+// it for the fabric's traffic, but the ICRC of the bytes is right.
 func TestVectorIPv6(t *testing.T) {
 	b := unhex(t, "02000000000202000000000186dd6020000000281140fe800000000000000000000000000001fe800000000000000000000000000002c00112b7002800002440ffff000000120000000749507636204943524320636865636b214ce84b30")
 	var w [4]byte

@@ -11,9 +11,9 @@ type FIFO[T any] struct {
 	// buf is the ring. Invariant: its length is 0 or a power of two.
 	buf []T
 
-	// head counts what has been taken, modulo 2^32: the oldest element is at head modulo the
-	// length of buf. Invariant: n is not above the length of buf, and places without an
-	// element hold the zero value, so that nothing is kept alive from there.
+	// head counts the elements taken, modulo 2^32: the oldest element is at head modulo the length of
+	// buf. Invariant: n is not above the length of buf, and places without an element hold the zero
+	// value, so that nothing is kept alive from there.
 	head, n uint32
 }
 

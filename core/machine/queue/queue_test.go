@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestFIFO: whatever is done to it, a FIFO holds what a slice would. Its ring has a power of
-// two places, those without an element hold nothing, and none moves when another leaves.
+// TestFIFO: after any operations a FIFO has the elements of a slice. Its ring has a power of two
+// places, those without an element hold nothing, and none moves when another leaves.
 func TestFIFO(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
