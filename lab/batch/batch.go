@@ -1,5 +1,5 @@
-// Package batch runs many labs in the simulator, several at a time, and keeps what each has shown, so that what was
-// interrupted goes on where it was.
+// Package batch runs many labs in the simulator, several at a time, and keeps the result of each, so that an
+// interrupted batch can be resumed.
 package batch
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// JobsMax is how many labs may be run at a time: each may take gigabytes.
+// JobsMax is the number of labs that may run at a time: each may take gigabytes.
 const JobsMax = 64
 
 // Job is a lab to run.
@@ -28,14 +28,14 @@ type Job struct {
 	Takes float64 // how long, in any unit that all jobs share
 }
 
-// Done says how a job went.
+// Done is the result of a job.
 type Done struct {
 	Wall  float64 // seconds
 	Again bool    // it had been done before
 }
 
-// Run does jobs, so many at a time, and tells how far it has come; say may be nil. Jobs are begun in their order. It
-// goes on after an error and returns all of them; if ctx ends, it begins no more and returns the reason.
+// Run runs jobs, atATime of them at a time, and reports its progress; say may be nil. Jobs are begun in their order.
+// It continues after an error and returns all of them; if ctx ends, it begins no more and returns the reason.
 func Run(ctx context.Context, jobs []Job, atATime int, say func(format string, args ...any), do func(ctx context.Context, i int) (Done, error)) error {
 	p := estimate{say: say, begun: time.Now(), all: len(jobs)}
 	for _, j := range jobs {
@@ -95,8 +95,8 @@ func (p *estimate) done(j *Job, d Done) {
 	p.say("%d of %d: %s: %.1f s; about %.0f s are left", p.made, p.all, j.Name, d.Wall, rest)
 }
 
-// Simulate runs a lab whose folder nobody needs: it goes to dir, with what a killed run has left there, and is gone
-// afterwards. The report is there also if only the removal failed.
+// Simulate runs a lab whose folder is not kept: the run replaces dir, which may hold the rest of a killed run, and
+// dir is deleted afterwards. The report is there also if only the removal failed.
 func Simulate(ctx context.Context, l *lab.Lab, dir string, o runner.Options) (report *runner.Report, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o.Base = dir
@@ -106,8 +106,8 @@ func Simulate(ctx context.Context, l *lab.Lab, dir string, o runner.Options) (re
 	return report, err
 }
 
-// Recall returns what a file holds, or nil if it cannot be read as that, is not as it was written or is not what is
-// asked for.
+// Recall returns the value in a file, or nil if the file cannot be read as one, is damaged, or does not hold the
+// value that is asked for.
 func Recall[T any](file string, asked func(*T) bool) *T {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -120,8 +120,8 @@ func Recall[T any](file string, asked func(*T) bool) *T {
 	return v
 }
 
-// Fingerprint returns what tells this program from every other one. Its version does not: builds between two
-// commits have the same.
+// Fingerprint returns a hash of this program. Its version would not do: builds between two commits have the
+// same.
 func Fingerprint() (string, error) {
 	name, err := os.Executable()
 	if err != nil {
@@ -139,7 +139,7 @@ func Fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Key tells measurements apart that may differ: of other programs, labs or questions.
+// Key identifies measurements: those of other programs, labs or questions have other keys.
 func Key(program string, text []byte, asked []string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%q", program, text, asked)

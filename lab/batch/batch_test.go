@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestEnds: when the context ends no job is begun, and the reason is told.
+// TestEnds: when the context ends no job is begun, and the reason is returned.
 func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why, did := errors.New("why"), 0

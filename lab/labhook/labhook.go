@@ -1,4 +1,4 @@
-// Package labhook leads from package lab/labspec to what package lab does not export.
+// Package labhook gives package lab/labspec access to unexported parts of package lab.
 package labhook
 
 // Inside takes a *lab.Lab and returns the value whose methods lab/labspec calls. Package

@@ -86,7 +86,8 @@ func leaves(all map[string]string, path string, v reflect.Value) {
 	}
 }
 
-// elsewhere are keys that change nothing of what builtOf returns, with who reads them and the test that shows it.
+// elsewhere lists keys that change nothing in builtOf's result, each with its reader and the test that shows its
+// effect.
 var elsewhere = map[string]string{
 	"Switches.Reconverge": "when drivers give switches new routes",
 	"Runtime.Dilation":    "the clock of a running lab",

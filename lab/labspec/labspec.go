@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// inside is what package lab offers to this package alone.
+// inside is the interface that package lab offers to this package alone.
 type inside interface {
 	Check() error
 	Graph() (*topo.Graph, error)
@@ -41,8 +41,8 @@ func Fabric(l *lab.Lab, g *topo.Graph) fabric.Spec { return of(l).Fabric(g) }
 // run in virtual time, or 0 in a lab whose channel takes no time.
 func ChannelDelay(l *lab.Lab) vtime.Duration { return vtime.Duration(l.Runtime.Channel) }
 
-// Fault returns what a timeline needs of a fault: its links or nodes, found in the graph. id
-// names its random streams. It is an error if what the fault names is not in the lab.
+// Fault returns a fault's entry of a timeline: its links or nodes, found in the graph. id names its
+// random streams. It is an error if the fault names a node or link that is not in the lab.
 func Fault(l *lab.Lab, g *topo.Graph, f *lab.Fault, id string) (faults.Spec, error) {
 	return of(l).Fault(g, f, id)
 }
@@ -64,8 +64,8 @@ func Timeline(l *lab.Lab, g *topo.Graph) (all []faults.Spec, err error) {
 // run. The controllers of a lab keep one timeline for the run.
 func InRun(l *lab.Lab, i int) bool { return l.Controllers > 1 || l.Faults[i].In == lab.FaultInRun }
 
-// Rows divides the faults of Timeline into those that go on through the run and those that come again in
-// each row of the results.
+// Rows divides the faults of Timeline into those that last through the run and those that recur in each
+// row of the results.
 func Rows(l *lab.Lab, all []faults.Spec) (run, row []faults.Spec) {
 	for i, s := range all {
 		if InRun(l, i) {

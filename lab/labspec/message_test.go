@@ -61,7 +61,7 @@ func encode(t testing.TB, l *lab.Lab) []byte {
 	return b
 }
 
-// settings returns what runtimes take from a lab: settings of machines and ranks, and faults, in
+// settings returns a lab's parameters for runtimes: settings of machines and ranks, and faults, in
 // their own messages.
 func settings(t *testing.T, l *lab.Lab) (all []any) {
 	t.Helper()
@@ -140,7 +140,7 @@ func TestMessageGolden(t *testing.T) {
 	golden(t, "labs.golden", all)
 }
 
-// fill gives every field of a value another value than zero, and returns how many there are.
+// fill gives every field of a value another value than zero, and returns the number of fields.
 func fill(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -197,9 +197,8 @@ func TestMessageCarriesAll(t *testing.T) {
 	golden(t, "fields.golden", append(lines.Bytes(), '\n'))
 }
 
-// TestMessageNames: each field of a lab and of what is in it has a name for messages in a tag of its
-// own, and is left out when it is zero, so that a new key leaves the messages of other labs as they
-// are.
+// TestMessageNames: each field of a lab and of its parts has a name for messages in a tag of its own,
+// and is left out when it is zero, so that a new key leaves the messages of other labs as they are.
 func TestMessageNames(t *testing.T) {
 	tag := regexp.MustCompile(`^[a-z][a-zA-Z0-9]*,omitzero$`)
 	seen := map[reflect.Type]bool{}
@@ -231,7 +230,7 @@ func TestMessageNames(t *testing.T) {
 	}
 }
 
-// TestMessageRefused: what a message must not say, and that it is one line that tells.
+// TestMessageRefused: invalid messages are refused, each with one line that names the reason.
 func TestMessageRefused(t *testing.T) {
 	l, _ := read(t, star+"workloads: [{bcast: {schemes: [cepheus], sizes: [1KiB]}}]\n")
 	good := string(encode(t, l))
@@ -281,8 +280,8 @@ func TestMessageRefused(t *testing.T) {
 	}
 }
 
-// TestMessageFiles: the message of a lab has what a file said that the lab named, and one that
-// itself names a file is refused, whatever there is to read.
+// TestMessageFiles: the message of a lab has the contents of a file that the lab named, and a message
+// that names a file is refused, whether the file exists or not.
 func TestMessageFiles(t *testing.T) {
 	l, err := lab.Read(filepath.Join("..", "..", "examples", "hpl.mcl.yml"))
 	if err != nil {
