@@ -46,7 +46,7 @@ func (b *binder) failf(n ast.Node, format string, args ...any) {
 	b.spoilt[part(b.path)] = true
 }
 
-// full reports whether so many mistakes were found that no more are looked for.
+// full reports whether the number of mistakes has reached mistakesMax, so that the checks stop.
 func (b *binder) full() bool { return len(b.errs) >= mistakesMax }
 
 // bind fills v from n. path names the value in messages of later checks.

@@ -67,8 +67,8 @@ func (c *checking) failf(path, format string, args ...any) {
 	}
 }
 
-// check verifies the whole file, as far as it could be read, and fills in what depends on other
-// values. It returns the mistakes that reading and checking found.
+// check verifies the whole file, as far as it could be read, and fills in values that depend on others.
+// It returns the mistakes that reading and checking found.
 func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
 	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, broadcasts: r.Broadcasts, expect: r.Expect, all: b.errs, spoilt: b.spoilt}
 	c.checkEnums()

@@ -68,8 +68,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestPrograms: what a lab file runs on this machine has to be allowed, in a lab that is up, on a clock whose dilation is
-// set; and what it is called in a run's folder is no path.
+// TestPrograms: programs that a lab file runs on this machine have to be allowed, in a running lab, on a clock whose
+// dilation is set; and their name in a run's folder is no path.
 func TestPrograms(t *testing.T) {
 	const base = "name: x\ntopology: {star: {hosts: 2}}\n"
 	l, err := Parse("x", []byte(base+"runtime: {clock: dilated, dilation: 3}\nworkloads: [{command: {run: [/usr/../bin/id.sh, -u], ranks: [h1]}}]\n"))

@@ -32,8 +32,8 @@ workloads:
 	//   - {bcast: {schemes: [{name: cepheus, label: cepheus}, {name: binomial, label: binomial}], root: h0, sizes: [64KiB]}}
 }
 
-// A file with several mistakes is refused with all of them, each with its line, its column and
-// what to write instead.
+// A file with several mistakes is refused with all of them, each with its line, its column and a
+// remedy.
 func ExampleMistakes() {
 	_, err := lab.Parse("four.mcl.yml", []byte(`name: four
 topology: {star: {hosts: 4}}

@@ -11,14 +11,14 @@ import (
 	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
-// measured is what the rows of a workload will have, as far as the lab file determines it.
+// measured describes the rows that a workload will have, as far as the lab file determines them.
 type measured struct {
 	schemes []string       // nil: the program's affair
 	sizes   []setting.Size // nil: likewise
 	fields  map[string][]string
 }
 
-// measuredBy returns what a workload measures.
+// measuredBy returns the schemes, sizes and quantities of a workload's rows.
 func measuredBy(w *Workload) (m measured) {
 	e := w.Chosen()
 	m.fields = map[string][]string{

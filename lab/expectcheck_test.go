@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestExpectAgainstLab: a line of expect about what no run of the lab measures is refused, where
-// that is asked for, with its place and what there is.
+// TestExpectAgainstLab: a line of expect about a quantity that no run of the lab measures is refused,
+// if that check is asked for, with its place and the measured quantities.
 func TestExpectAgainstLab(t *testing.T) {
 	const head = "name: x\ntopology: {star: {hosts: 4}}\nworkloads:\n" +
 		"  - bcast: {schemes: [cepheus, {chain: {slices: 4}}, {name: chain, label: long}], sizes: [1KiB, 1MiB]}\n" +

@@ -82,7 +82,7 @@ func (l *Lab) Externals() (names []string) {
 	return names
 }
 
-// peer returns what ranks must know of the external host.
+// peer returns the external host's queue pair and memory for ranks.
 func (x *External) peer() *rankhost.Peer {
 	return &rankhost.Peer{
 		QPN: wire.QPN(x.QPN), SendPSN: wire.PSN(x.SendPSN), ReceivePSN: wire.PSN(x.ReceivePSN), VA: uint64(x.VA), RKey: uint32(x.RKey),
@@ -115,13 +115,14 @@ func (x *External) Check() error {
 	return nil
 }
 
-// Bounds of an external host's window: a few frames, and what a socket holds.
+// Bounds of an external host's window: a few frames, and the size of a socket's buffer.
 const (
 	windowMin = 16 << 10
 	windowMax = 64 << 20
 )
 
-// lingerTries is how often a device sends a packet before it gives up, unless its retry count is less than the 7 of ibverbs.
+// lingerTries is the number of times that a device sends a packet before it gives up, unless its retry count is less than
+// the 7 of ibverbs.
 const lingerTries = 8
 
 // LingerTime returns how long queue pairs and group stay after the device, as the root, has its last acknowledgement.
@@ -132,7 +133,7 @@ func (x *External) LingerTime() Duration {
 	return Duration(lingerTries * virtrnic.Timeout(uint8(x.Timeout)))
 }
 
-// WindowFrames returns how many frames of the path MTU a window holds.
+// WindowFrames returns the number of frames of the path MTU that a window holds.
 func (x *External) WindowFrames(mtu int) int { return int(x.Window) / (mtu + wire.HeaderCap) }
 
 // Patience returns how long, on the wall clock at a dilation, a packet of an external host

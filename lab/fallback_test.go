@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestFallbackKey: which schemes have it, and with what classes partial goes.
+// TestFallbackKey: the schemes that have the key, and the classes that partial needs.
 func TestFallbackKey(t *testing.T) {
 	const head = "name: x\ntopology: {star: {hosts: 4}}\n"
 	for text, want := range map[string]string{

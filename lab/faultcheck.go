@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// match returns what picks frames as the file says.
+// match returns the selector of frames that the file describes.
 func (m matcher) match(f *Frames) (p faults.Match, err error) {
 	for _, w := range f.Kind {
 		c, ok := faults.ClassOf(w)

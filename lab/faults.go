@@ -166,7 +166,7 @@ const LinkDelayDefault = 5 * vtime.Microsecond
 // AgentCrashDefault is the time after which a process that has died is started again.
 const AgentCrashDefault = 10 * vtime.Millisecond
 
-// kind returns the kind of a fault and its settings; n is how many kinds are given.
+// kind returns the kind of a fault and its settings; n is the number of kinds given.
 func (f *Fault) kind() (k faults.Kind, settings any, n int) {
 	v := reflect.ValueOf(f).Elem()
 	for i := range v.NumField() {
@@ -192,8 +192,8 @@ func (f *Fault) OfFrames() *LinkFault {
 	return x
 }
 
-// spec returns what a timeline needs of the fault: its links or nodes, found in the
-// graph. id names its random streams.
+// spec returns a fault's entry of a timeline: its links or nodes, found in the graph. id names its
+// random streams.
 func (f *Fault) spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
 	k, settings, _ := f.kind()
 	s := faults.Spec{ID: id, Kind: k, Text: f.Text()}
@@ -280,7 +280,7 @@ func contains(all []int, x int) bool {
 	return false
 }
 
-// impairment returns what a fault of frames does to each direction.
+// impairment returns the effect of a fault of frames on each direction.
 func (m matcher) impairment(k faults.Kind, f *LinkFault) (i faults.Impairment, err error) {
 	rate := 1.0
 	if f.Rate != nil {

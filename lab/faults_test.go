@@ -2,8 +2,8 @@ package lab
 
 import "testing"
 
-// TestAgentCrash: an agent that has crashed comes back, also if the file does not say when; and
-// that may happen on a wall clock, too.
+// TestAgentCrash: an agent that has crashed restarts, also if the file gives no time for it, and on a
+// wall clock, too.
 func TestAgentCrash(t *testing.T) {
 	l, err := Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\nfaults:\n  - {at: 1ms, agent-crash: {nodes: leaf0}}\n"))
 	if err != nil {

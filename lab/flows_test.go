@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// TestFlows: what flows take, and what becomes of it.
+// TestFlows: the settings that flows take, and the job that results.
 func TestFlows(t *testing.T) {
 	l, err := Parse("x", []byte("name: x\ntopology: {star: {hosts: 4}}\nworkloads:\n"+
 		"  - flows: {flows: [{name: a, from: h2, to: [h1, h3..h3], begin: 1ms, end: 2ms}, {name: b, from: h1, to: h0, end: 500us}]}\n"))

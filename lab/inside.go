@@ -8,9 +8,9 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// inside has what the checks of a lab file and the runtimes both need of a lab. Runtimes reach
-// it through package lab/labspec, which has the interface. Its methods are exported and it
-// is not, so that users of this package do not see the types of cores in them.
+// inside has the calls on a lab that both the checks of a lab file and the runtimes need. Runtimes
+// reach it through package lab/labspec, which has the interface. Its methods are exported and it is
+// not, so that users of this package do not see the types of cores in them.
 type inside struct{ l *Lab }
 
 func init() {

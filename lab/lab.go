@@ -46,7 +46,7 @@ type FatTree struct {
 	K int `yaml:"k" json:"k,omitzero" doc:"ports per switch, 2 to 64; k^3/4 hosts; with an odd k the halves are rounded down, and the pods are k" required:"true"`
 }
 
-// ThreeLayer is a three-layer fat-tree. A preset fills in what is not given.
+// ThreeLayer is a three-layer fat-tree. A preset fills in values that are not given.
 type ThreeLayer struct {
 	Preset     string `yaml:"preset" json:"preset,omitzero" doc:"a fabric of the papers: ft1024, ft16384, or fig2 with 1024 hosts on 32-port switches" enum:"ft1024,ft16384,fig2"`
 	Radix      int    `yaml:"radix" json:"radix,omitzero" doc:"ports per switch; those of a leaf without a host, and of an aggregation switch without a leaf, lead upward, as many to each switch above"`
@@ -64,7 +64,7 @@ type MPortNTree struct {
 	N int `yaml:"n" json:"n,omitzero" doc:"levels of switches, from 2 on" required:"true"`
 }
 
-// LeafSpine is a two-layer fabric. A preset fills in what is not given.
+// LeafSpine is a two-layer fabric. A preset fills in values that are not given.
 type LeafSpine struct {
 	Preset   string `yaml:"preset" json:"preset,omitzero" doc:"a fabric of the papers: ucc188, of 188 hosts on 18 switches with 36 ports" enum:"ucc188"`
 	Leaves   int    `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches"`
@@ -98,7 +98,7 @@ type CustomLink struct {
 type Links struct {
 	Rate  Rate     `yaml:"rate" json:"rate,omitzero" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" json:"delay,omitzero" doc:"propagation delay of one direction" default:"600ns"`
-	// Tiers is what links between some tiers differ in; nil: nothing.
+	// Tiers are the parameters in which links between some tiers differ; nil: none.
 	Tiers *LinkTiers `yaml:"tiers" json:"tiers,omitzero" doc:"what the links between two tiers differ in: {leaf-spine: {rate: 400Gbps}}"`
 	IP    int        `yaml:"ip" json:"ip,omitzero" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
 	VLAN  int        `yaml:"vlan" json:"vlan,omitzero" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`

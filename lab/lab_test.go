@@ -60,7 +60,7 @@ switches:
   group-age: 5s
 `
 
-// TestSwitchSettings: what a file says about switches comes to their cores.
+// TestSwitchSettings: the switch settings of a file reach the cores of switches.
 func TestSwitchSettings(t *testing.T) {
 	l, err := Parse("switches", []byte(minimal+switchKeys))
 	if err != nil {
@@ -94,8 +94,8 @@ func TestSwitchSettings(t *testing.T) {
 	}
 }
 
-// TestResume: when a paused neighbour goes on is the lab file's choice, and that of the HPCC paper with its parameters
-// and thresholds. How long a round of recovery is comes to the adapters.
+// TestResume: the lab file chooses the queue length at which a paused neighbour is resumed, and so does the HPCC paper
+// with its parameters and thresholds. The length of a round of recovery reaches the adapters.
 func TestResume(t *testing.T) {
 	for text, want := range map[string][2]int{ // each is its own case: offset and byte counter
 		"switches: {pfc: {alpha: 0.125}}":                                                                      {0, 0},
@@ -154,7 +154,7 @@ func TestSwitchKeys(t *testing.T) {
 	}
 }
 
-// TestFamily: the address family comes to nodes and adapters; IPv4 is the default.
+// TestFamily: the address family reaches nodes and adapters; IPv4 is the default.
 func TestFamily(t *testing.T) {
 	for _, c := range []struct{ text, host, line string }{
 		{"", "10.0.0.1/8", "  ip: 4\n  vlan: 0\n"},
@@ -192,13 +192,13 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestAdapters: what a file says about retransmission and congestion comes to the adapters.
+// TestAdapters: a file's settings of retransmission and congestion reach the adapters.
 func TestAdapters(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "none go-back-n"},
 		// Two links of 600ns and one switch of 400ns each way, frames of 342ns: 3.884us at 12.5 B/ns.
 		{"nics: {congestion: dcqcn-connectx, retransmit: irn}\n", "300us irn 48550 100us 320us"},
-		// 24 bytes more in each of four frames, but for what rounding to nanoseconds takes.
+		// 24 bytes more in each of four frames, less the rounding to nanoseconds.
 		{"links: {ip: 6, vlan: 5}\nnics: {congestion: dcqcn-connectx, retransmit: irn}\n", "300us irn 48650 100us 320us"},
 		{"nics: {congestion: dcqcn, retransmit: irn, irn: {cap: 64kB, rto-low: 50us, rto-high: 1ms}}\n", "55us irn 64000 50us 1ms"},
 	} {
@@ -275,7 +275,7 @@ expect: ["bcast.chain.1kB.jct.p50 < 5"]
 	}
 }
 
-// TestErrors: each mistake is one line that says where, what and how to mend it.
+// TestErrors: each mistake is one line with its place, the mistake and a remedy.
 func TestErrors(t *testing.T) {
 	const head = "name: x\ntopology: {star: {hosts: 4}}\n"
 	for _, c := range []struct{ text, want string }{
@@ -428,8 +428,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSchema: the schema made from the types accepts every example and what it
-// resolves to, and refuses what the parser refuses for its shape.
+// TestSchema: the schema made from the types accepts every example and its resolved form, and refuses
+// every file that the parser refuses for its shape.
 func TestSchema(t *testing.T) {
 	text, err := Schema()
 	if err != nil {
@@ -534,8 +534,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes the parser panic, and what it accepts resolves to a text
-// that it reads as the same lab.
+// FuzzParse: no text makes the parser panic, and an accepted text resolves to a text that it reads as
+// the same lab.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))
 	for _, file := range examples(f) {
@@ -588,8 +588,8 @@ func checkLines(t *testing.T, err error) {
 	}
 }
 
-// TestBounded: text that costs a parser much, and what is no file at all, ends in few lines,
-// within few allocations for what there is.
+// TestBounded: text that is expensive to parse, and text that is no lab file at all, is refused in few
+// lines, within few allocations for its size.
 func TestBounded(t *testing.T) {
 	var keys, flow, list strings.Builder
 	for i := range 60_000 {

@@ -13,7 +13,7 @@ const ntreeLab = `name: x
 topology: {m-port-n-tree: {m: 8, n: 3}}
 `
 
-// TestManyToMany: what many-to-many takes, and what becomes of it.
+// TestManyToMany: the settings that many-to-many takes, and the job that results.
 func TestManyToMany(t *testing.T) {
 	l, err := Parse("x", []byte(ntreeLab+`switches: {forwarding: cut-through, queues: input, replication: sync, flow-control: credits}
 workloads:

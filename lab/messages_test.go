@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMessagesShort: a value that is as long as a file is not printed whole, and what is left says what is wrong.
+// TestMessagesShort: a value that is as long as a file is not printed whole, and the rest of the message names
+// the mistake.
 func TestMessagesShort(t *testing.T) {
 	long := strings.Repeat("9", 309)
 	for _, text := range []string{
@@ -55,7 +56,7 @@ func TestNumbersAlike(t *testing.T) {
 	}
 }
 
-// TestExpectFinite: what is not a finite number is no number, and a constant that comes to none is refused.
+// TestExpectFinite: infinities and NaN are not numbers, and a constant that evaluates to one is refused.
 func TestExpectFinite(t *testing.T) {
 	const jct = "bcast.cepheus.64MiB.jct.p50"
 	for _, text := range []string{

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// mistakesMax is how many mistakes of a lab file are reported. After that many the checks stop.
+// mistakesMax is the number of mistakes of a lab file that are reported. After that many the checks
+// stop.
 const mistakesMax = 20
 
 // Mistakes are the mistakes of a lab file that has several.
@@ -84,9 +85,9 @@ func cutMiddle(s string, most int) string {
 	return fmt.Sprintf("%s...(%d bytes)...%s", head, len(s), tail)
 }
 
-// part returns the part of a file that a path is of: a section, or an item of one that is a
-// list, such as workloads[2]. One with a mistake is not checked further, nor is what depends
-// on it: what would be said of it may follow from the mistake alone.
+// part returns the part of a file that a path is of: a section, or an item of one that is a list, such
+// as workloads[2]. A part with a mistake is not checked further, nor are parts that depend on it:
+// further errors may follow from the mistake alone.
 func part(path string) string {
 	p, _, _ := strings.Cut(path, ".")
 	return p

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryKeyMisspelt: whichever key of an example is misspelt, that is told at its place, and
-// what needs the key's section is not checked against the nothing that was read in its place.
+// TestEveryKeyMisspelt: whichever key of an example is misspelt, the mistake is reported at its place,
+// and values that need the key's section are not checked against the empty section in its place.
 func TestEveryKeyMisspelt(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.mcl.yml")
 	if err != nil || len(files) == 0 {

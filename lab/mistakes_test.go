@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMistakes: all mistakes of a file are told at once, in the order of the file, each on a line
-// of its own with its place, and then how many there are. What follows from a mistake is not told.
+// TestMistakes: all mistakes of a file are reported together, in the order of the file, each on a line
+// of its own with its place, and then their number. Consequences of a mistake are not reported.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -69,7 +69,7 @@ expect: ["1 <", "1 < 2"]
 	}
 }
 
-// TestManyMistakes: of a file with thousands of mistakes some are told.
+// TestManyMistakes: of a file with thousands of mistakes some are reported.
 func TestManyMistakes(t *testing.T) {
 	for name, item := range map[string]string{"read": "  - {nonsense: %d}\n", "checked": "  - {crash: {nodes: n%d}}\n"} { // independent of each other
 		var b strings.Builder

@@ -45,7 +45,7 @@ type Reader struct {
 	// Broadcasts are those that may stand as program:NAME among the schemes of a broadcast; nil:
 	// any.
 	Broadcasts []string
-	Expect     bool // refuse lines of expect about what no run of the lab measures
+	Expect     bool // refuse lines of expect about quantities that no run of the lab measures
 }
 
 // Read reads and checks a lab file that may name any program.

@@ -96,7 +96,7 @@ func (s *sweeping) read(p *Point, values []ast.Node) {
 
 func (s *sweeping) valuePath(i, k int) string { return fmt.Sprintf("sweep.over[%d].values[%d]", i, k) }
 
-// tell adds a mistake of a point, unless another point has the same.
+// tell reports a mistake of a point, unless another point has the same.
 func (s *sweeping) tell(e *Error, p *Point) {
 	const of = ": "
 	for _, o := range s.all {
@@ -130,7 +130,7 @@ func (s *sweeping) duplicates() {
 			v, err := valueAt(reflect.ValueOf(l).Elem(), a.Key, true)
 			n, e := parseBody([]byte("value: " + text.String()))
 			if err != nil || e != nil {
-				continue // reading the point tells
+				continue // reading the point reports it
 			}
 			v.SetZero()
 			setDefaults(v)

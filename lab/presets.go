@@ -2,7 +2,7 @@ package lab
 
 import "github.com/mcastlab/mcastlab/core/topo"
 
-// fill takes over a preset's values for what the topology does not give (GEN-8).
+// fill copies a preset's values for keys that the topology does not give (GEN-8).
 func (t *Topology) fill() {
 	switch {
 	case t.ThreeLayer != nil:

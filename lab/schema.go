@@ -48,8 +48,7 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// definition returns what the schema calls a type: settings of workloads have the name of
-// their kind.
+// definition returns the schema's name of a type: settings of workloads have the name of their kind.
 func definition(t reflect.Type) string {
 	kinds := reflect.TypeFor[Workload]()
 	for i := range kinds.NumField() {

@@ -21,8 +21,8 @@ func TestReadSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestDatStaysInFolder: no way out of the lab file's folder is followed, nothing but a
-// regular file is read, and no message shows what a file holds.
+// TestDatStaysInFolder: no path out of the lab file's folder is followed, only regular files are read,
+// and no message shows the contents of a file.
 func TestDatStaysInFolder(t *testing.T) {
 	const secret = "root:$6$topsecret"
 	top := t.TempDir()

@@ -55,7 +55,7 @@ func TestStorageMistakes(t *testing.T) {
 	}
 }
 
-// TestStorageProgram: what the file says is what the program gets.
+// TestStorageProgram: the program gets the parameters of the file.
 func TestStorageProgram(t *testing.T) {
 	l, err := Parse("x", fmt.Appendf(nil, storageLab,
 		"schemes: [unicasts], bs: [4KiB, 8KiB], client: h2, durability: fsync, commit: 5us, copy: 2us, crash: {host: h3, after: 1ms}, disk: 1MiB, size: 64KiB"))

@@ -27,7 +27,7 @@ type Axis struct {
 	Values []Value `yaml:"values" json:"values,omitzero" doc:"what the key may have in a lab file, each once; a list or a mapping in brackets" required:"true"`
 }
 
-// Title returns what tables and plots call the key.
+// Title returns the name of the key in tables and plots.
 func (a *Axis) Title() string {
 	if a.Name != "" {
 		return a.Name
@@ -218,7 +218,7 @@ func valueAt(v reflect.Value, path string, fill bool) (reflect.Value, error) {
 	return v, nil
 }
 
-// present returns what a pointer points to; if to nothing, then what it would by default.
+// present returns the target of a pointer; for a nil pointer, the default value of its type.
 func present(v reflect.Value, fill bool) reflect.Value {
 	if v.Kind() != reflect.Pointer {
 		return v

@@ -102,7 +102,7 @@ func TestPointKeys(t *testing.T) {
 	}
 }
 
-// TestSweepErrors: what a sweep may not say, and the line that tells. Values and lists are on line 9.
+// TestSweepErrors: invalid sweeps, and their error messages. Values and lists are on line 9.
 func TestSweepErrors(t *testing.T) {
 	loss := func(values string) string { return `over: [{key: "faults[0].loss.rate", values: ` + values + `}]` }
 	for text, want := range map[string]string{

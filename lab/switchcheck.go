@@ -139,7 +139,7 @@ func (c *checking) checkCredits() {
 	}
 }
 
-// checkGroups verifies the settings of groups and of what handles their feedback.
+// checkGroups verifies the settings of groups and of the units that handle their feedback.
 func (c *checking) checkGroups() {
 	s := &c.l.Switches
 	_, netErr := parseGroupNet(s.GroupNet)

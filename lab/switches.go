@@ -141,10 +141,11 @@ func given(s *Size) int {
 	return int(*s)
 }
 
-// hpccResumeOffset is how far below its dynamic threshold a queue of the HPCC paper's simulator is resumed.
+// hpccResumeOffset is the number of bytes below its dynamic threshold at which a queue of the HPCC paper's
+// simulator is resumed.
 const hpccResumeOffset = 3 << 10
 
-// lookAsideLinks is how many links join the prototype's accelerator (CEP-45).
+// lookAsideLinks is the number of links that connect the prototype's accelerator (CEP-45).
 const lookAsideLinks = 4
 
 // groupRange returns the network that McstIDs come from.

@@ -23,7 +23,7 @@ type Label struct {
 // tiers are the words after tier:, by topo.Tier.
 var tiers = []string{"host", "leaf", "agg", "core"}
 
-// matcher finds nodes and links by what a lab file says of them.
+// matcher finds the nodes and links that words of a lab file select.
 type matcher struct {
 	l *Lab
 	g *topo.Graph
@@ -81,7 +81,8 @@ func (m matcher) node(w string, depth int) (nodes []int, err error) {
 	return nodes, nil
 }
 
-// test returns what tells whether a node is meant by a pattern, an expression or a tier.
+// test returns a function that reports whether a node is selected by a pattern, an expression or a
+// tier.
 func (m matcher) test(w string) (func(name string, t topo.Tier) bool, error) {
 	if tier, ok := strings.CutPrefix(w, "tier:"); ok {
 		i := slices.Index(tiers, tier)
@@ -141,7 +142,7 @@ func (m matcher) links(words Names) (links []int, err error) {
 	return slices.Compact(links), nil
 }
 
-// link returns what tells whether a link is meant by a word.
+// link returns a function that reports whether a link is selected by a word.
 func (m matcher) link(w string) (func(l *topo.Link) bool, error) {
 	if name, ok := strings.CutPrefix(w, "label:"); ok {
 		nodes, err := m.labelled(name, 0)

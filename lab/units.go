@@ -88,7 +88,7 @@ func (p *Probability) Set(s string) error {
 	return nil
 }
 
-// String prints the number without an exponent: readers of YAML disagree on what 1e-05 is.
+// String prints the number without an exponent: readers of YAML disagree on the type of 1e-05.
 func (p Probability) String() string { return strconv.FormatFloat(float64(p), 'f', -1, 64) }
 
 const infinite = "infinite"

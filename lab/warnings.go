@@ -38,7 +38,7 @@ func (l *Lab) Warnings() (all []string) {
 	return all
 }
 
-// headroom warns of room that is less than what the lab's own links ask for.
+// headroom warns if switches.pfc.headroom is less than the lab's own links need.
 func (l *Lab) headroom() (all []string) {
 	own := l.Switches.PFC.Headroom
 	if own == nil || !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
@@ -109,7 +109,7 @@ func (l *Lab) slowDrain() (all []string) {
 	return all
 }
 
-// unused warns of settings of what is off.
+// unused warns of settings of features that are off.
 func (l *Lab) unused() (all []string) {
 	for _, x := range []struct {
 		name    string

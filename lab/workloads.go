@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// checker returns what the checks of workloads need of the lab.
+// checker returns the lab's data for the checks of workloads.
 func (c *checking) checker() *setting.Checker {
 	k := &setting.Checker{
 		Graph: c.g, Peers: map[string]*rankhost.Peer{}, Rules: c.l.Switches.Rules, Controllers: c.l.Controllers, Programs: c.programs, Broadcasts: c.broadcasts,
@@ -48,7 +48,7 @@ func (c *checking) checkWorkloads() {
 			continue
 		}
 		p += "." + given[0].Name
-		k := *shared // which knows of one workload whether its check has failed
+		k := *shared // which records for one workload whether its check has failed
 		given[0].Kind.Check(&k, p)
 		if labels[w.Label()] {
 			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())

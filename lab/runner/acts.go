@@ -13,8 +13,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
-// ActsFile is the file of a run folder that says what was done by hand (faults.Act) while the run was under
-// way. A run of the same lab that is given the file does the same at the same instants.
+// ActsFile is the file of a run folder with the manual faults (faults.Act) of the run. A run of the same
+// lab that is given the file replays them at the same instants.
 const ActsFile = "acts.jsonl"
 
 // actsEnd is the last line of ActsFile.

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// TestReadActs: a record that is not one is refused with its line and what is wrong.
+// TestReadActs: an invalid record is refused with its line and the reason.
 func TestReadActs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), ActsFile)
 	l, err := lab.Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\n"))

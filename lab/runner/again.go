@@ -19,7 +19,7 @@ var ErrLeftOut = errors.New("the fast-forwarded run differs from the packet-by-p
 func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	o := r.o
 	if o.NoSkip || len(o.Captures) > 0 || r.Trace != nil || len(o.Env.Programs) > 0 || o.Env.Delivered != nil {
-		return nil // it would leave out nothing; or what programs do besides would be done twice
+		return nil // it would leave out nothing; or side effects of programs would happen twice
 	}
 	dir := filepath.Join(r.Report.RunDir, "again") // where it goes with the run, should this be killed
 	defer r.Folder.root.RemoveAll("again")         //nolint:errcheck // it goes with the run
@@ -36,7 +36,8 @@ func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	return sameRun(r.Report, second)
 }
 
-// sameRun says what differs between the report of a run and that of the same run with less to do.
+// sameRun returns the first difference between the report of a run and that of the same run
+// fast-forwarded.
 func sameRun(whole, less *Report) error {
 	if whole.Digest != less.Digest {
 		return fmt.Errorf("%w: the digest is %s, and not %s", ErrLeftOut, less.Digest, whole.Digest)

@@ -95,7 +95,7 @@ func (k *Captures) Cut() uint64 { return k.budget.Cut }
 // Files returns the number of files.
 func (k *Captures) Files() int { return len(k.files) }
 
-// Close writes what is held back. What was captured so far is complete.
+// Close writes buffered frames. The capture up to then is complete.
 func (k *Captures) Close() error {
 	var errs []error
 	for _, x := range k.files {

@@ -12,7 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// TestNotFinite: a line of expect with a side that is infinite or not a number does not hold, and the run's files say why.
+// TestNotFinite: a line of expect with a side that is infinite or not a number does not hold, and the run's files have the
+// reason.
 func TestNotFinite(t *testing.T) {
 	const jct = "bcast.unicast.64B.jct."
 	for _, c := range []struct{ line, why string }{
@@ -78,7 +79,7 @@ func (during) Update(ProgressState) {}
 // Done implements Progress.
 func (f during) Done() { f() }
 
-// TestRowsBeside: each of several flows that run side by side says which faults were in force while it lasted.
+// TestRowsBeside: each of several flows that run side by side lists the faults in force while it lasted.
 func TestRowsBeside(t *testing.T) {
 	r, table := simulated(t, `name: beside
 topology: {star: {hosts: 4}}
@@ -100,7 +101,7 @@ faults:
 	}
 }
 
-// TestRowsAfterEachOther: of workloads that tell of no iterations each row has the faults of its own time, too.
+// TestRowsAfterEachOther: of workloads that report no iterations each row has the faults of its own time, too.
 func TestRowsAfterEachOther(t *testing.T) {
 	for _, w := range []string{
 		"fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}], sizes: [4KiB, 4MiB], iterations: 1}",
@@ -120,7 +121,7 @@ func TestRowsAfterEachOther(t *testing.T) {
 	}
 }
 
-// TestNeverActed: a run says when its congestion control had nothing to do.
+// TestNeverActed: a run reports that its congestion control had nothing to do.
 func TestNeverActed(t *testing.T) {
 	const text = "name: acted\ntopology: {star: {hosts: 4}}\nswitches: {ecn: true}\nnics: {congestion: %s}\nworkloads: [{flows: {message: 64KiB, flows: [%s]}}]\n"
 	const one, other = "{name: one, from: h0, to: h3, end: 300us}", "{name: other, from: h1, to: h3, end: 300us}"
@@ -177,7 +178,7 @@ func TestFolderReplaced(t *testing.T) {
 	}
 }
 
-// TestNotBegun: a run whose files cannot be opened does not count as one that goes on.
+// TestNotBegun: a run whose files cannot be opened does not count as running.
 func TestNotBegun(t *testing.T) {
 	l, err := lab.Parse("x", []byte("name: x\ntopology: {star: {hosts: 2}}\ntimes: ranks\n"))
 	if err != nil {

@@ -54,8 +54,8 @@ type DiffItem struct {
 	B    uint64 `json:"b"`
 }
 
-// Compare aligns two run folders: the rows, the bytes, the order of the schemes at each
-// size, the ratios between them, and what the nodes counted.
+// Compare aligns two run folders: the rows, the bytes, the order of the schemes at each size, the
+// ratios between them, and the counters of the nodes.
 func Compare(dirA, dirB string) (*Diff, error) {
 	var a, b Report
 	if err := ReadJSON(filepath.Join(dirA, "summary.json"), &a); err != nil {

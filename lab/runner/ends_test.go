@@ -45,7 +45,7 @@ func endings() (all []string) {
 	)
 }
 
-// endingFault is what goes wrong, at an instant and never ends: on a link or a switch.
+// endingFault returns a fault that begins at an instant and never ends, on a link or a switch.
 func endingFault(r *rand.Rand, at vtime.Duration) string {
 	host := fmt.Sprintf("h%d", r.IntN(4))
 	kind := []string{
@@ -58,8 +58,8 @@ func endingFault(r *rand.Rand, at vtime.Duration) string {
 	return fmt.Sprintf("{in: run, at: %dps, %s}", int64(at), kind)
 }
 
-// namesPeer is what the error of a run says that a rank has given up: which rank, with whom it
-// had to do, and the verbs' status or what the registration has come to.
+// namesPeer matches the error of a run in which a rank gave up: it names the rank, its peer, and the
+// verbs' status or the outcome of the registration.
 var namesPeer = regexp.MustCompile(`rank \d.*(to|from|with) .*(exceeded|error|flushed)|group cannot be used: .*\d+\.\d+|reduction is not answered: rank \d|replica h\d|rank \d \(h\d\) was given up: `)
 
 // TestRunsEnd: whatever workload a link or a switch fails under, for ever, at whatever instant,

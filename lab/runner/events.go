@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// oldEventFiles is how many full files of events are kept beside events.jsonl.
+// oldEventFiles is the number of full files of events that are kept beside events.jsonl.
 const oldEventFiles = 4
 
 // eventFiles are the files of a run's events: events.jsonl, and full ones put aside as

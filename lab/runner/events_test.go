@@ -13,8 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// TestRotate: full files are put aside, the newest are kept, and what is given up is
-// counted.
+// TestRotate: full files are put aside, the newest are kept, and lost events are counted.
 func TestRotate(t *testing.T) {
 	folder, err := makeFolder(t.TempDir(), "x")
 	if err != nil {
@@ -55,8 +54,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestFilesEnd: the events of a run end with how many there are, and of a summary that was
-// cut, wherever that was, nothing is believed.
+// TestFilesEnd: the events of a run end with their number, and a summary that was cut anywhere is
+// refused.
 func TestFilesEnd(t *testing.T) {
 	l, err := lab.Parse("lab.mcl.yml", []byte("name: ends\ntopology: {star: {hosts: 2}}\nworkloads:\n  - bcast: {schemes: [unicast], sizes: [1kB], iterations: 1}\n"))
 	if err != nil {

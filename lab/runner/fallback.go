@@ -9,10 +9,10 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
-// causesShown bounds how many causes of fallbacks a table lists for a row.
+// causesShown is the largest number of causes of fallbacks that a table lists for a row.
 const causesShown = 3
 
-// beside returns a line for each row with a fallback about what it did beside multicast.
+// beside returns a line for each row with a fallback, with its actions beside multicast.
 func beside(rows []apps.Row) string {
 	var b strings.Builder
 	for _, r := range rows {

@@ -49,8 +49,8 @@ workloads:
 	}
 }
 
-// TestFallbackTold: the report, the table and the events of a run say what happened, also of
-// a run that has lost a member.
+// TestFallbackTold: the report, the table and the events of a run show fallbacks, also of a run that
+// has lost a member.
 func TestFallbackTold(t *testing.T) {
 	l, err := lab.Parse("x", []byte(`name: x
 topology: {star: {hosts: 5}}

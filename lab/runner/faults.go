@@ -22,7 +22,7 @@ func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
 }
 
 // timelines are the fault timelines of a simulation: that of a whole one, or that of each part of one and of
-// their schedule. All have the same faults, each acts on what its simulation has.
+// their schedule. All have the same faults, each acts on the nodes and links of its own simulation.
 type timelines []*faults.Timeline
 
 // byRow reports whether there are faults that begin again with each row.

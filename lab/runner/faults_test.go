@@ -94,7 +94,7 @@ func (r *faultRun) agent(name string) mrp.Stats {
 	return r.net.Agent(n).Stats()
 }
 
-// toward returns what faults did on the way from one node to a neighbour.
+// toward returns the counters of faults on the way from one node to a neighbour.
 func (r *faultRun) toward(from, to string) faults.Counts {
 	g := r.net.Graph()
 	a, _ := g.Find(from)
@@ -107,7 +107,7 @@ func (r *faultRun) toward(from, to string) faults.Counts {
 	return faults.Counts{}
 }
 
-// effects says what each example must show besides hits, by its file's name.
+// effects lists the effects that each example must show besides hits, by its file's name.
 var effects = map[string]struct {
 	fails string // what the run says, if the fault is more than the transport heals
 	check func(r *faultRun) error
@@ -302,7 +302,7 @@ faults:
 	}
 }
 
-// TestFaultRow: the report of a run says what faults hit.
+// TestFaultRow: the report of a run has the counts of its faults.
 func TestFaultRow(t *testing.T) {
 	l, err := lab.Read("../../examples/faults/truncate.mcl.yml")
 	if err != nil {

@@ -30,7 +30,7 @@ func NewFolder(base, lab string) (string, error) {
 func lastNumber(base, lab string) (last int) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
-		return 0 // Mkdir will say what is wrong
+		return 0 // Mkdir will return the error
 	}
 	for _, e := range entries {
 		if num, ok := strings.CutPrefix(e.Name(), lab+"-"); ok {
@@ -42,8 +42,8 @@ func lastNumber(base, lab string) (last int) {
 	return last
 }
 
-// WriteJSON puts a value into a file as a whole: whoever reads it sees the old text or
-// the new one. An object has a checksum, which ReadJSON looks at.
+// WriteJSON replaces a file atomically by a value as JSON: a reader sees the old text or the new one.
+// An object has a checksum, which ReadJSON verifies.
 func WriteJSON(name string, v any) error {
 	b, err := encode(v)
 	if err != nil {

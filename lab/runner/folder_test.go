@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 )
 
-// TestWriteCounters: what several cores write is what one would have written, of a large lab with a line for each node.
+// TestWriteCounters: several cores write the same file as one would, for a large lab with a line for each node.
 func TestWriteCounters(t *testing.T) {
 	for _, count := range []int{0, 1, 2, 255, 256, 257, 1023, 1024, 1030} {
 		nodes := make([]counters.Node, count)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStatusOf: a run whose process has gone without a word was killed; one that is held, one that has ended and one of
-// an older program, whose folder nobody ever held, are what they say.
+// TestStatusOf: a run whose process is gone without an end record was killed; for one that is held, one that has ended
+// and one of an older program, whose folder was never held, the recorded status is right.
 func TestStatusOf(t *testing.T) {
 	dir := t.TempDir()
 	m := newMeta("x", "sim", 1)

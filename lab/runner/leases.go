@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// LeasesFile is the file of a run folder that says what the lab's controllers have decided while the run was under
-// way. A run of the same lab comes to the same decisions at the same instants, also in a simulation.
+// LeasesFile is the file of a run folder with the decisions of the lab's controllers during the run. A run of the
+// same lab makes the same decisions at the same instants, also in a simulation.
 const LeasesFile = "leases.jsonl"
 
 // Lease is a decision of the lab's controllers in a run in virtual time: a group has an address of its own.

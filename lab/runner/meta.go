@@ -10,7 +10,7 @@ import (
 // MetaSchema names the format of meta.json.
 const MetaSchema = "mcastlab/meta/v1"
 
-// Status says how a run ended, or that it has not.
+// Status is the state of a run: running, or the way it ended.
 type Status string
 
 // The states of a run.
@@ -52,7 +52,7 @@ type Meta struct {
 	AckHops      uint64 `json:"ack_hops"`
 	Rounds       uint64 `json:"rounds,omitempty"`      // in which containers in virtual time have advanced
 	Grants       uint64 `json:"grants,omitempty"`      // nodes that have advanced in them, all rounds together
-	RoundBytes   uint64 `json:"round_bytes,omitempty"` // of what machines have said to each other for that
+	RoundBytes   uint64 `json:"round_bytes,omitempty"` // bytes of the messages between machines for that
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`
@@ -86,8 +86,8 @@ func StatusOf(dir string, m *Meta) Status {
 	return StatusKilled
 }
 
-// memoryBytes returns how much memory the process has had from the system: it gives back
-// no addresses, so this does not shrink.
+// memoryBytes returns the memory that the process has had from the system: it gives back no addresses,
+// so this does not shrink.
 func memoryBytes() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

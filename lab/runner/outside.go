@@ -15,11 +15,11 @@ const OutsideAfter = 5 * time.Second
 const (
 	// outsideEvery is the interval at which a simulation checks for programs outside package rank.
 	outsideEvery = 250 * time.Millisecond
-	// interruptWait is how long an interrupted simulation is waited for before it is looked
-	// whether a program holds it up. One that computes notices, if slowly on a busy machine.
+	// interruptWait is the time after which an interrupted simulation that has not ended is checked for
+	// a program that holds it up. One that computes notices, if slowly on a busy machine.
 	interruptWait = time.Second
-	// blameAfter is how long a program must have kept its turn then to be the one that holds the simulation up: one that looks at some
-	// megabytes on a busy machine has kept it for 600 ms.
+	// blameAfter is the time that a program must have kept its turn then to count as the one that holds the simulation up: one that
+	// looks at some megabytes on a busy machine has kept it for 600 ms.
 	blameAfter = 1500 * time.Millisecond
 )
 
@@ -79,8 +79,8 @@ func aside(ctx context.Context, n turns, say func(format string, args ...any), f
 	}
 }
 
-// outsideSay returns what is told of programs that stay away. Without programs of users none can: then a turn is long
-// because the machine is busy.
+// outsideSay returns the function that reports programs that keep their turn. Without programs of users none can:
+// then a turn is long because the machine is busy.
 func outsideSay(env *apps.Env, say func(format string, args ...any)) func(format string, args ...any) {
 	if len(env.Programs) == 0 && env.Delivered == nil {
 		return nil
@@ -88,7 +88,7 @@ func outsideSay(env *apps.Env, say func(format string, args ...any)) func(format
 	return say
 }
 
-// outside is what was observed of the program that runs.
+// outside holds the observations of the program whose turn it is.
 type outside struct {
 	turn  uint64
 	since time.Time

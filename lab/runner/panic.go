@@ -61,8 +61,8 @@ func (c *caught) Close() (err error) {
 	return c.b.Close()
 }
 
-// recovered makes the panic of a program an error. It is deferred by what calls the program. A
-// panic by which the event clock unwinds a rank goes on. The stack goes to say, which may be nil.
+// recovered makes the panic of a program an error. The caller of the program defers it. A panic by
+// which the event clock unwinds a rank continues. The stack is written to say, which may be nil.
 func recovered(r *rank.Rank, say func(format string, args ...any), err *error) {
 	what := recover()
 	if what == nil {

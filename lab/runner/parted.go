@@ -8,14 +8,14 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
-// Ledger is what has come in at the ends of all links of a run, in the order of nodes and their
-// ports.
+// Ledger holds the frames that have arrived at the ends of all links of a run, in the order of nodes
+// and their ports.
 type Ledger struct {
 	Links [][]sim.Entry
 	Whole bool // it has every frame
 }
 
-// Set fills a ledger in. It is what Options.Ledger takes.
+// Set fills a ledger in; it has the type of Options.Ledger.
 func (l *Ledger) Set(links [][]sim.Entry, whole bool) { l.Links, l.Whole = links, whole }
 
 // Empty reports whether the ledger has not been filled in: the run ended before it had a lab.

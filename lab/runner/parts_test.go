@@ -14,14 +14,14 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// runner is what a whole simulation and one in parts have in common.
+// jobRunner is the interface that a whole simulation and one in parts share.
 type jobRunner interface {
 	Run(sim.Job) error
 	Digest() uint64
 }
 
-// runJobs runs the workloads of a lab and returns what its ranks recorded, and the digest after
-// each workload.
+// runJobs runs the workloads of a lab and returns the records of its ranks, and the digest after each
+// workload.
 func runJobs(t *testing.T, l *lab.Lab, make func(sim.Config) (jobRunner, error)) (records map[string][]string, digests []string) {
 	t.Helper()
 	g, err := labspec.Graph(l)
@@ -48,8 +48,8 @@ func runJobs(t *testing.T, l *lab.Lab, make func(sim.Config) (jobRunner, error))
 	return records, digests
 }
 
-// TestParts: a lab in parts of one node each comes to the digest of the whole simulation, workload after workload, and
-// its ranks record the same. TestWorkers has more labs, in larger parts.
+// TestParts: a lab in parts of one node each has the digest of the whole simulation, workload after workload, and its
+// ranks record the same. TestWorkers has more labs, in larger parts.
 func TestParts(t *testing.T) {
 	for _, file := range []string{"star", "alltoall", "hpl"} {
 		t.Run(file, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (r *Record) open(l *lab.Lab) (err error) {
 	return nil
 }
 
-// flushEvery is how often what a run has written becomes readable while it goes on.
+// flushEvery is the interval after which output of a run becomes readable while it is running.
 const flushEvery = time.Second
 
 // flushing has the files of the run written as far as they are, until it ends.
@@ -139,8 +139,8 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 	return err
 }
 
-// Rows runs one workload and returns its results, which the report does not have yet, and
-// what the ranks recorded.
+// Rows runs one workload and returns its results, which the report does not have yet, and the records
+// of the ranks.
 func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) ([]apps.Row, [][][]byte, error) {
 	records := make([][][]byte, len(w.Hosts))
 	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
@@ -165,7 +165,7 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 	return rows, records, err
 }
 
-// Counters writes what the nodes counted during the run.
+// Counters writes the nodes' counters of the run.
 func (r *Record) Counters(all []counters.Node) error {
 	r.Report.Counters, r.Report.Nodes = counters.Sum(all), all
 	b, err := countersText(all)

@@ -28,7 +28,8 @@ type Rehearsal struct {
 	carried []uint64 // bytes by link, both directions together; nil unless Traffic asks
 }
 
-// Traffic rehearses a lab and returns how many bytes each link carries, in both directions together.
+// Traffic rehearses a lab and returns the number of bytes that each link carries, in both directions
+// together.
 func Traffic(ctx context.Context, l *lab.Lab, env apps.Env) ([]uint64, error) {
 	r, err := rehearse(ctx, l, env, nil, true)
 	if err != nil {
@@ -37,7 +38,7 @@ func Traffic(ctx context.Context, l *lab.Lab, env apps.Env) ([]uint64, error) {
 	return r.carried, nil
 }
 
-// Hops returns how many frames crossed a link in all steps.
+// Hops returns the number of frames that crossed a link in all steps.
 func (r *Rehearsal) Hops() (all uint64) {
 	for _, s := range r.Steps {
 		all += s.Hops
@@ -45,9 +46,9 @@ func (r *Rehearsal) Hops() (all uint64) {
 	return all
 }
 
-// Rehearse runs a lab's workloads on the event clock and keeps only the times and the frame
-// counts. If the lab's faults make a workload fail, it rehearses without them. say, if not nil,
-// tells the user at once.
+// Rehearse runs a lab's workloads on the event clock and keeps only the times and the frame counts. If
+// the lab's faults make a workload fail, it rehearses without them. say, if not nil, prints to the user
+// immediately.
 func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
 	r, err := rehearse(ctx, l, env, say, false)
 	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {
@@ -99,7 +100,7 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 	return r, nil
 }
 
-// rowOver returns what lifts the faults of a row at its end, or nil if there are none.
+// rowOver returns the function that lifts the faults of a row at its end, or nil if there are none.
 func rowOver(tl *faults.Timeline) func(now vtime.Time) {
 	if !tl.ByRow() {
 		return nil

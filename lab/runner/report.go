@@ -31,25 +31,25 @@ type Report struct {
 	// Plots are pictures of JCT against size, of broadcasts with several sizes, and of flows' throughput over time. Beside each is its CSV.
 	Plots []string `json:"plots,omitempty"`
 
-	// Texts are what workloads print that are not tables of sizes.
+	// Texts are the output of workloads beside tables of sizes.
 	Texts []string `json:"texts,omitempty"`
 
 	// Faults are those of the lab file and, in a lab that is up, those added by hand.
 	Faults []FaultRow `json:"faults,omitempty"`
 
-	// Acts are what was done by hand in a run in virtual time.
+	// Acts are the manual faults of a run in virtual time.
 	Acts []faults.Act `json:"acts,omitempty"`
 
-	// External is what the operators of external hosts were told to do, in order.
+	// External are the steps that the operators of external hosts were asked to take, in order.
 	External []rankhost.Step `json:"external,omitempty"`
 
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`
 
-	// Nodes is what counters.json has of each node.
+	// Nodes are the counters of each node, as in counters.json.
 	Nodes []counters.Node `json:"-"`
 
-	// Remarks are what a reader of the results should know of them.
+	// Remarks are caveats for readers of the results.
 	Remarks []string `json:"remarks,omitempty"`
 
 	folder *Folder // nil: the report was read
@@ -74,8 +74,8 @@ type Fidelity struct {
 	Rows []RowFidelity `json:"rows,omitempty"` // on a wall clock
 }
 
-// RowFidelity is what one row is judged by: links that its last byte depends on, times
-// the 99th percentile of a departure's lag, over its JCT.
+// RowFidelity is the measure by which one row is judged: links that its last byte depends on, times the
+// 99th percentile of a departure's lag, over its JCT.
 type RowFidelity struct {
 	Workload  string  `json:"workload"`
 	Scheme    string  `json:"scheme"`
@@ -137,7 +137,7 @@ type Expectation struct {
 	Why   string   `json:"why,omitempty"`
 }
 
-// Evaluate compares lines of expect with what look returns of the quantities that they name.
+// Evaluate compares lines of expect with the values that look returns for the quantities in them.
 func Evaluate(lines []string, look lab.Lookup) []Expectation {
 	out := []Expectation{}
 	for _, text := range lines {
@@ -158,10 +158,10 @@ func Evaluate(lines []string, look lab.Lookup) []Expectation {
 	return out
 }
 
-// quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
-// microseconds, or of what the row's details know, as HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
-// WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same
-// number of bytes are the same. WORKLOAD.SCHEME.SIZE.fallback|recovery.COUNT are counts of the row.
+// quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in microseconds, or of a
+// quantity of the row's details, as HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
+// WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same number of bytes are
+// the same. WORKLOAD.SCHEME.SIZE.fallback|recovery.COUNT are counts of the row.
 func quantity(name string, rows []apps.Row) (float64, error) {
 	part := strings.Split(name, ".")
 	if len(part) != 5 {
@@ -197,7 +197,7 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 	return 0, fmt.Errorf("%s was not measured", name)
 }
 
-// remark adds what the results do not show by themselves.
+// remark adds facts that the results do not show by themselves.
 func (r *Report) remark(l *lab.Lab) {
 	if cc := l.NICs.Congestion; cc != "none" && len(r.Counters) > 0 && r.Counters["switch"].Counts["marked"] == 0 {
 		r.Remarks = append(r.Remarks, fmt.Sprintf("Congestion control never acted: nics.congestion is %s, and no switch marked a packet.", cc))
@@ -225,7 +225,7 @@ func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 	return 0, fmt.Errorf("%s: no bytes %q: use links, payload, sent or received", name, which)
 }
 
-// fellBack returns a count of what the fallback to unicast did on all ranks.
+// fellBack returns a counter of the fallback to unicast, summed over all ranks.
 func fellBack(name string, s *collective.Safety, which string) (float64, error) {
 	if s == nil {
 		return 0, fmt.Errorf("%s: the scheme has no fallback", name)
@@ -277,7 +277,7 @@ func (r *Report) Failures() (lines []string) {
 	return lines
 }
 
-// Failure says how the line fails, or nothing if it holds.
+// Failure returns the reason why the line fails, or nothing if it holds.
 func (e *Expectation) Failure() string {
 	switch {
 	case e.OK:

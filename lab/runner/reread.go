@@ -42,11 +42,11 @@ func ReadLab(dir string) ([]byte, error) {
 }
 
 // Unsealed returns the files of a run's folder that are read again and have no checksum: an older version wrote them,
-// or what is left of them cannot be trusted. A run that goes on has not written all of its checksums.
+// or they are damaged. A run that is still running has not written all of its checksums.
 func Unsealed(dir string) (names []string) {
 	var m Meta
 	if ReadJSON(filepath.Join(dir, "meta.json"), &m) != nil {
-		return nil // whoever reads it says so
+		return nil // its reader reports the error
 	}
 	for _, name := range []string{"meta.json", "summary.json", "counters.json"} {
 		if b, err := tail(filepath.Join(dir, name)); err == nil && errors.Is(checksum.CheckObject(b), checksum.ErrNone) {

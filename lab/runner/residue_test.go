@@ -36,8 +36,8 @@ func TestExamplesLeaveNothing(t *testing.T) {
 	}
 }
 
-// failing is a lab whose storage workload ends with an error (a client gives up on replicas
-// that only wait) while it has as many groups as switches have room for, and goes on.
+// failing is a lab whose storage workload ends with an error (a client gives up on replicas that only
+// wait) while it has as many groups as switches have room for, and continues.
 const failing = `
 name: failing
 topology: {leaf-spine: {leaves: 3, spines: 2, hosts: 2}}

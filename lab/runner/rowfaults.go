@@ -24,8 +24,8 @@ type meeting struct {
 	now   map[string]FaultRow // counts in the row that has ended last; nil: not known
 }
 
-// Meet has the record say of each row which faults of the lab it met. The times of those of the run count
-// from start.
+// Meet has the record list for each row the faults of the lab that it met. The times of those of the run
+// count from start.
 func (r *Record) Meet(l *lab.Lab, g *topo.Graph, start vtime.Time) (err error) {
 	m := &meeting{lab: l, start: start, past: map[string]FaultRow{}, then: map[string]FaultRow{}}
 	m.all, err = labspec.Timeline(l, g)
@@ -40,8 +40,8 @@ func (r *Record) RowBegins(now vtime.Time) {
 	}
 }
 
-// RowEnds takes what the timeline has counted when a workload or row ends. gone says that the faults of the
-// row are taken away now.
+// RowEnds takes the counters of the timeline when a workload or row ends. gone marks that the faults of the
+// row are lifted now.
 func (r *Record) RowEnds(counted []FaultRow, gone bool) {
 	m := r.met
 	if m == nil {
@@ -68,7 +68,7 @@ func (r *Record) RowEnds(counted []FaultRow, gone bool) {
 	}
 }
 
-// Faults makes the report's list of faults from what the timeline has counted at the run's end: those of
+// Faults makes the report's list of faults from the counters of the timeline at the run's end: those of
 // the lab file in its order, then those added by hand.
 func (r *Record) Faults(counted []FaultRow) (all []FaultRow) {
 	m := r.met
@@ -97,7 +97,7 @@ func (r *Record) Faults(counted []FaultRow) (all []FaultRow) {
 	return all
 }
 
-// enter says in rows, which one workload came to, how they met the lab's faults.
+// enter adds the lab's faults that they met to the rows of one workload.
 func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vtime.Time) error {
 	if m == nil || len(m.all) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vt
 			}
 			f.Came = s.Came(m.lab.Seed, origin, from, to)
 			if c, known := m.now[s.ID]; known && len(rows) == 1 {
-				if !f.Came { // what it did came after the row, while the lab came to rest
+				if !f.Came { // its effects came after the row, while the lab became idle
 					c.Seen, c.Hit = 0, 0
 				}
 				f.Seen, f.Hit = &c.Seen, &c.Hit
@@ -147,7 +147,7 @@ type rowKey struct {
 	size   int
 }
 
-// rowEnds returns when the last iteration of each row ended, as far as the workload tells of iterations.
+// rowEnds returns when the last iteration of each row ended, as far as the workload reports iterations.
 func rowEnds(w *Workload, records [][][]byte) (map[rowKey]vtime.Time, error) {
 	m, tells := w.App.(apps.Messenger)
 	if !tells {
@@ -165,7 +165,8 @@ func rowEnds(w *Workload, records [][][]byte) (map[rowKey]vtime.Time, error) {
 	return ends, nil
 }
 
-// faultCell says what hit a row: for each fault how many frames or nodes, as docs/faults.md counts them.
+// faultCell returns the faults that hit a row: for each fault the number of frames or nodes, as
+// docs/faults.md counts them.
 func faultCell(row *apps.Row) string {
 	var words []string
 	for _, f := range row.Faults {
@@ -186,7 +187,7 @@ func faultCell(row *apps.Row) string {
 	return strings.Join(words, ", ")
 }
 
-// unlike says how rows differ in the faults that they met; it is empty if they were treated alike.
+// unlike returns the differences between the faults that rows met; it is empty if there are none.
 func unlike(rows []apps.Row) string {
 	alike, through := true, ""
 	for _, f := range rows[0].Faults {

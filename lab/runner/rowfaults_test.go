@@ -76,7 +76,8 @@ func TestRowsAlike(t *testing.T) {
 	}
 }
 
-// TestRowFaultsCounted: the report says of each row what came and what it hit, and of the run the sums.
+// TestRowFaultsCounted: the report has for each row the faults that occurred and their hits, and for
+// the run the sums.
 func TestRowFaultsCounted(t *testing.T) {
 	r, _ := simulated(t, rowLab("", "cepheus, chain"))
 	var hits uint64

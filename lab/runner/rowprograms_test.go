@@ -12,7 +12,7 @@ import (
 )
 
 // TestProgramsMeetFaults: a row of programs has met the faults that came while one of them ran, and none that came before the first began
-// or while the lab came to rest after the last had ended.
+// or while the lab became idle after the last had ended.
 func TestProgramsMeetFaults(t *testing.T) {
 	const ms = vtime.Time(vtime.Millisecond)
 	l, err := lab.Parse("lab", []byte(`name: met

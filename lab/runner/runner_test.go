@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestFolder: numbers go on from the highest there is; look-alike names do not count.
+// TestFolder: numbers continue from the highest in the folder; look-alike names do not count.
 func TestFolder(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "deep", "runs")
 	for i, want := range []string{"a-1", "a-2"} {

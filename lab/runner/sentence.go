@@ -10,9 +10,9 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// sentences says in plain words what the results show: for each workload which scheme
-// was the fastest at its largest and its smallest size and by how much, of several iterations by
-// the median, and whether the bytes were right.
+// sentences summarises the results in words: for each workload which scheme was the fastest at its
+// largest and its smallest size and by how much, of several iterations by the median, and whether the
+// bytes were right.
 func sentences(rows []apps.Row) string {
 	var out []string
 	for len(rows) > 0 {
@@ -77,7 +77,7 @@ func medianOf(r *apps.Row) string {
 	return fmt.Sprintf(" (median of %d)", r.Iterations)
 }
 
-// outlier is from how many medians on the slowest iteration of a row is named.
+// outlier is the number of medians from which on the slowest iteration of a row is named.
 const outlier = 2
 
 // outliers names the rows that have an iteration of which the median says nothing.

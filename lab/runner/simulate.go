@@ -28,8 +28,8 @@ type Options struct {
 	CaptureBytes int64                            // all capture files together; 0: CaptureBytesDefault
 	Check        bool                             // verify the invariants after every event
 	Progress     Progress                         // may be nil
-	Ledger       func([][]sim.Entry, bool)        // is called at the end with what the simulation's ledger has; may be nil
-	Say          func(format string, args ...any) // tells the user at once; may be nil
+	Ledger       func([][]sim.Entry, bool)        // is called at the end with the simulation's ledger; may be nil
+	Say          func(format string, args ...any) // prints to the user immediately; may be nil
 	Env          apps.Env                         // of the workloads' programs
 	Acts         []faults.Act                     // what is done by hand (ReadActs)
 	Workers      int                              // goroutines that simulate parts of the lab; 0: one; WorkersAuto: as many as pay
@@ -47,7 +47,7 @@ type Progress interface {
 	Done()
 }
 
-// ProgressState is how far a run has come.
+// ProgressState is the progress of a run.
 type ProgressState struct {
 	Doing       string
 	Step, Steps int // iterations begun, and in all
@@ -89,8 +89,8 @@ type network interface {
 	Of(node int) *sim.Net
 }
 
-// Simulate runs a lab's workloads on the event clock. The report holds what was measured even
-// if the run ends with an error; it is nil if no workload was begun.
+// Simulate runs a lab's workloads on the event clock. The report holds the measurements even if the run
+// ends with an error; it is nil if no workload was begun.
 func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if err := l.CheckSim(); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	return err
 }
 
-// account writes what the simulation counted into the record.
+// account writes the counters of the simulation into the record.
 func (r *simulation) account() error {
 	if r.net == nil {
 		return nil
@@ -236,7 +236,7 @@ func (r *simulation) countNode(i int, c *counters.Node) {
 	}
 }
 
-// observe is called while events are handled: it is where an interrupt is noticed.
+// observe is called while events are handled: here interrupts are noticed.
 func (r *simulation) observe() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -303,8 +303,8 @@ func (r *simulation) workload(w Workload, last bool) error {
 	return err
 }
 
-// rowOver returns what is done at the end of a row before another begins: its faults are lifted, and what
-// they hit is taken down. It returns nil if there is nothing to lift.
+// rowOver returns the function to call at the end of a row before another begins: it lifts the row's
+// faults, and records their hits. It returns nil if there is nothing to lift.
 func (r *simulation) rowOver(last bool) func(now vtime.Time) {
 	if last || !r.faults.byRow() {
 		return nil
@@ -317,7 +317,7 @@ func (r *simulation) rowOver(last bool) func(now vtime.Time) {
 	}
 }
 
-// traffic returns what links have carried so far, all, and those of some hosts.
+// traffic returns the bytes that links have carried so far, all, and those of some hosts.
 func (r *simulation) traffic(hosts []int) (t apps.Traffic) {
 	for id := range r.net.Ports() {
 		t.Links += r.net.Link(id).Bytes

@@ -13,9 +13,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// WriteTable writes the results as a table with the columns of the OSU benchmarks, what
-// workloads print themselves, the expectations, and a sentence that says what the table
-// shows.
+// WriteTable writes the results as a table with the columns of the OSU benchmarks, the workloads' own
+// output, the expectations, and a sentence that summarises the table.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { _, own := x.Details.(apps.Untabled); return own })
@@ -166,7 +165,7 @@ func rowCells(r apps.Row) []string {
 		}
 	}
 	size := lab.Size(r.SizeBytes).String()
-	if e := apps.DetailsOf[apps.Exits](r); e != nil { // a program has no size of ours, and no bytes that we know
+	if e := apps.DetailsOf[apps.Exits](r); e != nil { // a program of the user has neither a size nor bytes that can be checked
 		size, verified = "-", e.Outcome()
 	}
 	return []string{

@@ -39,7 +39,7 @@ func TestTiers(t *testing.T) {
 			t.Errorf("%s: %v us and digest %s, without tiers %v us and %s", same, us, d, base, digest)
 		}
 	}
-	const wire = 14 + 20 + 8 + 12 + 1000 + 4 + 24 // Ethernet to ICRC, and what a frame costs beside
+	const wire = 14 + 20 + 8 + 12 + 1000 + 4 + 24 // Ethernet to ICRC, and the overhead of a frame
 	bits := func(gbps float64) float64 { return wire * 8 / gbps / 1000 }
 	for links, less := range map[string]float64{
 		"{tiers: {leaf-spine: {rate: 400Gbps}}}":                       2 * (bits(100) - bits(400)),

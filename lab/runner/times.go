@@ -23,7 +23,7 @@ type times struct {
 	text  []byte
 }
 
-// newTimes returns what collects the times of a run of the lab, nil if it does not ask for them.
+// newTimes returns the collector of the times of a run of the lab, nil if it does not ask for them.
 func newTimes(l *lab.Lab) (*times, error) {
 	if l.Times != lab.TimesRanks {
 		return nil, nil

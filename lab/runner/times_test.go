@@ -13,7 +13,7 @@ import (
 )
 
 // TestTimes: the file of times has each rank in each iteration (GEN-11), and the report's JCT and source's
-// time are statistics of what it has. Warm-up is not in it.
+// time are statistics of its values. It has no warm-up.
 func TestTimes(t *testing.T) {
 	const text = `name: times
 topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}

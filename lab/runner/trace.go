@@ -30,7 +30,7 @@ func (r *Record) beginTrace() error {
 	return nil
 }
 
-// TraceFabric writes what the trace needs to know of the lab: hosts and links.
+// TraceFabric writes the lab's hosts and links into the trace.
 func (r *Record) TraceFabric(g *topo.Graph, s *fabric.Spec) {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
@@ -48,7 +48,7 @@ func (r *Record) TraceFabric(g *topo.Graph, s *fabric.Spec) {
 	}
 }
 
-// traceNodes returns what each node of a simulation reports to.
+// traceNodes returns the tracer and watcher of each node of a simulation.
 func (r *Record) traceNodes(g *topo.Graph) (func(int) machine.Tracer, func(int) machine.Watcher) {
 	all := make([]*traces.Recorder, len(g.Nodes))
 	for i := range all {
@@ -71,7 +71,7 @@ func (r *Record) traceWorkload(now vtime.Time, label string) {
 	}
 }
 
-// traceMessages writes the iterations of a workload that says what they are.
+// traceMessages writes the iterations of a workload that reports them.
 func (r *Record) traceMessages(w *Workload, records [][][]byte) error {
 	m, tells := w.App.(apps.Messenger)
 	if r.Trace == nil || !tells {

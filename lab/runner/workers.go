@@ -19,13 +19,12 @@ const (
 	WorkersMax  = 64 // the most
 )
 
-// workersFrom is the number of hosts from which on a lab is divided where nobody says how: a smaller one
-// has too few events between two meetings of its parts.
+// workersFrom is the number of hosts from which on a lab is divided by default: a smaller one has too
+// few events between two meetings of its parts.
 const workersFrom = 128
 
-// A large lab has more parts than workers: the nodes of a part of so many hosts fit the cache of a core. So it is
-// divided for one core, too. More parts than partsMax did not pay in labs of 1,024 and of 16,384 hosts: each round asks all for their
-// next event.
+// A large lab has more parts than workers: the nodes of a part of that many hosts fit the cache of a core. So it is divided for one
+// core, too. More parts than partsMax did not pay in labs of 1,024 and of 16,384 hosts: each round asks all for their next event.
 const (
 	manyFrom  = 512
 	partHosts = 64
@@ -36,7 +35,8 @@ const (
 // than all cores: the first few hundred and the last ones are simulated.
 const repeatsFrom = 1024
 
-// partsOf returns into how many parts a lab of so many hosts is divided for so many workers.
+// partsOf returns the number of parts into which a lab with that many hosts is divided for the given
+// workers.
 func partsOf(hosts, workers int) int {
 	if hosts < manyFrom {
 		return workers
@@ -64,8 +64,8 @@ func (r *simulation) parts(g *topo.Graph) (of []int, workers int) {
 	return nil, 1
 }
 
-// workers returns how many workers the lab is divided for, or 0 if it is not to be divided. What needs all events in one order
-// runs undivided; if the user asked for workers all the same, a line says why there is one.
+// workers returns the number of workers that the lab is divided for, or 0 if it is not to be divided. A lab that needs all
+// events in one order runs undivided; if the user asked for workers all the same, a line gives the reason.
 func (r *simulation) workers(g *topo.Graph) int {
 	asked := min(r.o.Workers, WorkersMax)
 	if asked == 0 || asked == 1 {
@@ -90,7 +90,7 @@ func (r *simulation) workers(g *topo.Graph) int {
 	return cores
 }
 
-// repeats reports whether most of what the lab sends may be left out (sim.Config.Skip).
+// repeats reports whether most of the lab's packets may be left out (sim.Config.Skip).
 func (r *simulation) repeats() bool {
 	l := r.lab
 	switch {
@@ -105,7 +105,7 @@ func (r *simulation) repeats() bool {
 	})
 }
 
-// undivided returns what keeps the lab from being simulated in parts, or an empty text.
+// undivided returns the reason why the lab cannot be simulated in parts, or an empty text.
 func (r *simulation) undivided(g *topo.Graph) string {
 	switch {
 	case r.lab.Runtime.Channel <= 0:

@@ -17,7 +17,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// runOf returns what a run shows: its summary and its counters without the folder's name, and its events.
+// runOf returns the output of a run: its summary and its counters without the folder's name, and its
+// events.
 func runOf(t *testing.T, l *lab.Lab, workers int) (digest, shown string, events []byte) {
 	t.Helper()
 	var said []string
@@ -120,7 +121,7 @@ workloads:
 }
 
 // TestWorkersTroubled: faults are the same for any number of workers, those of each row and those of the
-// whole run, and so is what they are said to have hit.
+// whole run, and so are their recorded hits.
 func TestWorkersTroubled(t *testing.T) {
 	labs := []string{rowLab("", "cepheus, chain"), rowLab("in: run, ", "cepheus, unicast")}
 	for i := range labs { // h2 and h3 are at the second switch
@@ -178,8 +179,8 @@ func TestWorkersPauses(t *testing.T) {
 	}
 }
 
-// TestWorkersUndivided: what needs all events in one order has one worker, and a line says why. Nobody is
-// told who has not asked for workers.
+// TestWorkersUndivided: a lab that needs all events in one order has one worker, and a line gives the
+// reason, but only if the user has asked for workers.
 func TestWorkersUndivided(t *testing.T) {
 	instant, err := lab.Parse("x.mcl.yml", []byte(`name: instant
 topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}
@@ -236,7 +237,7 @@ func TestPartsOf(t *testing.T) {
 	}
 }
 
-// TestWorkersAuto: where nobody says how many, all cores share a large lab, and one takes it in parts or whole, whichever is faster.
+// TestWorkersAuto: by default all cores share a large lab, and a single core takes it in parts or whole, whichever is faster.
 func TestWorkersAuto(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })

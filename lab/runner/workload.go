@@ -24,9 +24,9 @@ type Workload struct {
 	Params []byte // of the program
 }
 
-// Prepare turns a lab's workloads into programs and their parameters. External hosts are
-// simulated as if they were the lab's. env holds what differs between binaries and tests: the
-// user's programs and hooks.
+// Prepare turns a lab's workloads into programs and their parameters. External hosts are simulated as
+// if they were the lab's. env holds the parts that differ between binaries and tests: the user's
+// programs and hooks.
 func Prepare(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
 	return prepare(l, g, env, func([]int) []*rankhost.Peer { return nil })
 }
@@ -76,7 +76,7 @@ func rowsOf(l *lab.Lab, k apps.Kind) (all []apps.Kind) {
 	return all
 }
 
-// of returns the workload with what its kind says.
+// of returns the workload with the settings of its kind.
 func (w Workload) of(e registry.Entry, s *apps.Setup) (Workload, error) {
 	var err error
 	if w.Prepared, err = e.Kind.Prepare(s); err != nil {
