@@ -8,8 +8,9 @@ import (
 // ReduceQKey is the Q_Key of the datagrams of reductions.
 const ReduceQKey uint32 = 0x4d43
 
-// ReduceWindow is the number of chunks of a reduction that may be under way: Switches then need twice
-// as many slots, and the slot of a chunk is free whenever that chunk arrives.
+// ReduceWindow is the number of chunks of a reduction that may be under way: a member sends chunk c +
+// ReduceWindow when it has the answer to chunk c. Switches then need twice as many slots, and the slot
+// of a chunk is free whenever that chunk arrives.
 const ReduceWindow = 128
 
 // ReduceChunks is the number of chunk numbers; the next one is 0 again.

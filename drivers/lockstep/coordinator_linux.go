@@ -21,13 +21,13 @@ type Streams interface {
 	// Reply and SetEntry send orders.
 	Reply(at vtime.Time, node int, r outofband.Reply) error
 	SetEntry(at vtime.Time, e wire.MulticastEntry) error
-	// Alive returns why the run cannot go on, or nil.
+	// Alive returns the reason why the run cannot continue, or nil.
 	Alive() error
 	// Stopped reports whether the process of a node, for which the coordinator has waited for a while, is
 	// stopped (SIGSTOP): then lab time stands still, and the wait does not count.
 	Stopped(node int, waited time.Duration) bool
-	// Stuck is called again and again when nothing is left to happen in the lab, and none of its programs waits for something
-	// outside it: so many wait for what cannot come. The run waits until they have ended.
+	// Stuck is called repeatedly when the lab has no event left, and none of its programs waits for something outside it:
+	// that many wait for an event that cannot happen. The run waits until they have ended.
 	Stuck(programs int)
 	// Edge is called between rounds. What is done by hand is done here (Coordinator.Edge).
 	Edge() error
@@ -50,7 +50,7 @@ type Coordinator struct {
 	last    vtime.Time   // when something last happened, as of the end of Drain
 	drains  bool         // Drain is under way: time does not rest at last
 	edge    vtime.Time   // the last that Edge has returned
-	look    vtime.Time   // the latest at which programs have gone on for what had come from outside the lab
+	look    vtime.Time   // the latest at which programs have resumed after input from outside the lab
 	touched uint64       // what programs had done when they looked last
 	awaited uint64       // see Awaited
 	err     error
@@ -110,14 +110,14 @@ func newCoordinator(cfg *sim.Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// Rounds is what the rounds of a run have taken.
+// Rounds counts the rounds of a run and their time.
 type Rounds struct {
 	Count  uint64
 	Grants uint64 // to nodes, in all rounds together
 	Bytes  uint64 // of messages to and from machines
 }
 
-// Rounds returns what the rounds so far have taken.
+// Rounds returns the counters of the rounds so far.
 func (c *Coordinator) Rounds() Rounds { return c.rounds }
 
 // HandOver gives every node the files of the shared memory. give hands files to a node and returns
@@ -170,7 +170,7 @@ func (c *Coordinator) Settle() error {
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.orders > n.due {
 			if c.Grant(i, 0); !c.drains {
-				c.ledger.Allow(i, c.last) // an order may start something at once, also before what is under way since a halt
+				c.ledger.Allow(i, c.last) // an order may start something now, also before frames that are under way since a halt
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (c *Coordinator) Call(at vtime.Time, v window.Verdict) (*window.Census, err
 	return c.together(at, stepCall+uint32(v))
 }
 
-// together grants all nodes the same step, and returns what they hold then.
+// together grants all nodes the same step, and returns the contents of the nodes afterwards.
 func (c *Coordinator) together(at vtime.Time, step uint32) (*window.Census, error) {
 	for i := range c.nodes {
 		c.grant(i, at, step)
@@ -293,7 +293,7 @@ func (c *Coordinator) grant(node int, bound vtime.Time, step uint32) {
 	n.grant.check().Store(0)
 }
 
-// aliveEvery is the number of rounds after which the coordinator looks whether the run may go on. A
+// aliveEvery is the number of rounds after which the coordinator checks whether the run may continue. A
 // round takes 0.1 ms or so.
 const aliveEvery = 64
 
@@ -356,7 +356,7 @@ func (c *Coordinator) roundHere() error {
 	})
 }
 
-// collect takes down what a node tells after a round.
+// collect records a node's report after a round.
 func (c *Coordinator) collect(i int) error {
 	n := &c.nodes[i]
 	if now := vtime.Time(n.slot.now().Load()); now < 0 || now >= vtime.Never-1 {
@@ -377,7 +377,7 @@ func (c *Coordinator) Horizon() vtime.Time {
 	return min(c.channel.Next(), c.faults.Next(), c.ledger.Horizon()) // a reply, and a fault that begins or ends, are events, too
 }
 
-// Hops returns how many frames have arrived at the ends of links.
+// Hops returns the number of frames that have arrived at the ends of links.
 func (c *Coordinator) Hops() (all uint64) {
 	for i := range c.nodes {
 		if s := c.nodes[i].slot; s.region != nil {

@@ -110,8 +110,9 @@ func (m *NodeMemory) Read(fds []int) error {
 // Ports returns the number of the node's ports.
 func (m *NodeMemory) Ports() int { return len(m.out) }
 
-// Lacks reports whether what the node reads is to come, in so many files. A run that ended before
-// may have left memory that lacks it, and the next run begins with a file more.
+// Lacks reports whether the node still waits for the memory that it reads, of which that number of
+// files has come. A run that ended before may have left memory that lacks it, and the next run begins
+// with a file more.
 func (m *NodeMemory) Lacks(files int) bool { return !m.Complete() && files == 1+m.Ports() }
 
 // Complete reports whether what the node reads is there, too.

@@ -25,7 +25,7 @@ func held(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, e := range fds {
-		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(to, "memfd:mcastlab") { // it may have gone
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(to, "memfd:mcastlab") { // it may be closed already
 			all = append(all, to)
 		}
 	}
@@ -99,7 +99,7 @@ func TestMemoryFails(t *testing.T) {
 	nodeFails(t, cfg)
 }
 
-// failsWith starts something with each limit below so many files, or units of 4 KiB.
+// failsWith calls start with each limit below most files, or units of 4 KiB.
 func failsWith(t *testing.T, name string, limit, most int, want error, start func() (interface{ Close() error }, error)) (fails int) {
 	t.Helper()
 	for n := range most {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// broken is a connection whose far end has gone.
+// broken is a connection whose far end is closed.
 type broken struct{ net.Conn }
 
 // Close implements net.Conn.

@@ -187,7 +187,7 @@ func (b *bench) coordinator(machines int) (*Coordinator, error) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_ = r.Serve(there) // the coordinator tells what it has said
+			_ = r.Serve(there) // the coordinator returns the error that it has reported
 		}()
 		b.t.Cleanup(func() {
 			_ = here.Close()
@@ -320,8 +320,8 @@ func (b *bench) SetEntry(at vtime.Time, e wire.MulticastEntry) error {
 	return nil
 }
 
-// tell gives an order to all nodes. Each answers with a word, so that what the order has written may
-// be read: the race detector does not see that atomics order goroutines that have the shared memory
+// tell gives an order to all nodes. Each answers with a word, so that the memory written by the order
+// may be read: the race detector does not see that atomics order goroutines that have the shared memory
 // mapped at different addresses.
 func (b *bench) tell(f func(node int) error) error {
 	for i := range b.orders {
@@ -380,7 +380,7 @@ func (b *bench) run() error {
 	return nil
 }
 
-// digest returns the digest of what the nodes took off their sockets.
+// digest returns the digest of the frames that the nodes took off their sockets.
 func (b *bench) digest() uint64 {
 	g := b.cfg.Graph
 	in, completions := make([][]uint64, len(g.Nodes)), make([]uint64, g.Hosts)
@@ -407,8 +407,7 @@ func (b *bench) digest() uint64 {
 	return sim.CombineDigests(links, completions)
 }
 
-// TestSame: nodes that share nothing but the memory of their links come to the digest of the
-// simulation.
+// TestSame: nodes that share nothing but the memory of their links have the digest of the simulation.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []string{"600ns", "0s", "1ms"} {
@@ -558,7 +557,7 @@ func TestFramesSpoilt(t *testing.T) {
 	}
 }
 
-// TestForeignFrames: frames that no node has announced arrive, too, and are counted; the run goes on.
+// TestForeignFrames: frames that no node has announced arrive, too, and are counted; the run continues.
 func TestForeignFrames(t *testing.T) {
 	t.Parallel()
 	foreignFrames(t, newBench(t, benchLab))
@@ -655,8 +654,8 @@ func TestFrameMissing(t *testing.T) {
 	}
 }
 
-// TestNodeLies: a node that says what cannot be ends the run with an error that names it, and one
-// that lies to a neighbour is named by the neighbour.
+// TestNodeLies: a node that reports an impossible value ends the run with an error that names it, and
+// one that lies to a neighbour is named by the neighbour.
 func TestNodeLies(t *testing.T) {
 	t.Parallel()
 	const liar = 0
@@ -687,7 +686,7 @@ func TestNodeLies(t *testing.T) {
 			b.start(func(node int) bool { return node == liar })
 			over := make(chan struct{})
 			ended := make(chan struct{})
-			go func() { // follows the protocol, and lies in what it publishes
+			go func() { // follows the protocol, and publishes wrong values
 				defer close(ended)
 				m := b.memory[liar]
 				for round := uint32(0); ; {

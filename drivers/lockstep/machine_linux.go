@@ -17,8 +17,8 @@ import (
 
 // A lab may be spread over machines. The coordinator then has no memory in common with nodes: each machine has a
 // Relay, which has it, and both ends of a round travel as one message each. A round's message to a machine has the
-// grants of its nodes, and what has been announced to them on links from other machines; the answer has what those
-// nodes tell, and what they announce to other machines. Frames travel by themselves.
+// grants of its nodes, and the announcements to them on links from other machines; the answer has the reports of
+// those nodes, and their announcements to other machines. Frames travel separately.
 //
 // All numbers are in the byte order of the machine, as in the shared memory whose content they are; machines of one
 // testbed have the same architecture.
@@ -27,14 +27,15 @@ import (
 const (
 	sayRound = 'R' // to a Relay
 	sayDone  = 'D' // from it: the round is over
-	sayWaits = 'W' // from it: a node has not come to its end yet
+	sayWaits = 'W' // from it: a node has not finished its grant yet
 	sayError = 'E' // from it: why it is over for good
 )
 
 // sayMax bounds a message.
 const sayMax = 64 << 20
 
-// silenceMax is how long a machine may say nothing while it has a round, and waitsEvery how often it says that it waits.
+// silenceMax is the time that a machine may be silent while it has a round, and waitsEvery the interval at which it
+// reports that it waits.
 const (
 	silenceMax = 30 * time.Second
 	waitsEvery = time.Second
@@ -167,7 +168,7 @@ func (m *Machine) Close() error {
 	return err
 }
 
-// far is what a coordinator has of a lab that is spread.
+// far is the coordinator's state of a lab that is spread.
 type far struct {
 	machines []*Machine
 	at       []int // machine of each node
@@ -201,7 +202,7 @@ func NewSpread(cfg *sim.Config, machines []*Machine, at []int) (*Coordinator, er
 	return c, nil
 }
 
-// ownMemory is memory of this process alone: a copy of what is shared elsewhere.
+// ownMemory is memory of this process alone: a copy of memory that is shared elsewhere.
 func ownMemory(size int) (region, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 }
@@ -297,7 +298,7 @@ func (c *Coordinator) await(m *Machine) error {
 	}
 }
 
-// heard takes a message of a machine. done says that its round is over; else node has not come to its end.
+// heard takes a message of a machine. done marks that its round is over; else node has not finished.
 func (c *Coordinator) heard(m *Machine, b []byte) (done bool, node int, err error) {
 	x := cursor{b: b[1:]}
 	switch b[0] {
@@ -318,7 +319,7 @@ func (c *Coordinator) heard(m *Machine, b []byte) (done bool, node int, err erro
 	return false, 0, fmt.Errorf("a message of kind %q, which this version does not know", b[0])
 }
 
-// takeDone takes down what a machine's nodes tell after a round.
+// takeDone records the reports of a machine's nodes after a round.
 func (c *Coordinator) takeDone(m *Machine, x *cursor) error {
 	for _, i := range m.granted {
 		s := c.nodes[i].slot

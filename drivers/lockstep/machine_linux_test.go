@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestSameSpread: a lab comes to the digest of its simulation on any number of machines, under a fault, too.
+// TestSameSpread: a lab has the digest of its simulation on any number of machines, under a fault, too.
 func TestSameSpread(t *testing.T) {
 	t.Parallel()
 	for machines := 2; machines <= 4; machines++ {
@@ -25,7 +25,8 @@ func TestSameSpread(t *testing.T) {
 	}
 }
 
-// TestMachineLies: what a machine tells is believed only of its own nodes and links, and a machine that is lost is named.
+// TestMachineLies: a machine's reports are accepted only for its own nodes and links, and a machine that is lost is
+// named.
 func TestMachineLies(t *testing.T) {
 	for want, lie := range map[string]func(b []byte) []byte{
 		"is no end of a link that leaves it":       func(b []byte) []byte { return appendAnnounced(b[:len(b)-4], []announced{{id: 1 << 20}}) },

@@ -14,8 +14,8 @@ import (
 )
 
 // Memory that processes share. Every region has one writer, which maps it before it is sealed: from
-// then on the kernel refuses other writers and any change of size. The bell is the exception; it
-// only ends sleeps, and whoever is woken looks at the regions of others for what has happened.
+// then on the kernel refuses other writers and any change of size. The bell is the exception; it only
+// ends sleeps, and a process that wakes reads the regions of the others.
 
 // region is mapped shared memory.
 type region []byte
@@ -78,7 +78,8 @@ func (r region) i64(off int) *atomic.Int64  { return (*atomic.Int64)(unsafe.Poin
 func (r region) u64(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r[off])) }
 func (r region) u32(off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r[off])) }
 
-// grant is what the coordinator tells one node: how far it may advance. The coordinator writes it.
+// grant is the coordinator's message to one node: the instant up to which it may advance. The
+// coordinator writes it.
 type grant struct{ region }
 
 const grantSize = 4096
@@ -89,16 +90,16 @@ func (g grant) round() *atomic.Uint32 { return g.u32(0) }
 // bound is the instant before which the node may handle its events.
 func (g grant) bound() *atomic.Int64 { return g.i64(8) }
 
-// orders is how many orders the node has been sent. It carries them out before its events.
+// orders is the number of orders sent to the node. It carries them out before its events.
 func (g grant) orders() *atomic.Uint64 { return g.u64(16) }
 
-// step is what the node is granted.
+// step is the kind of step that the node is granted.
 func (g grant) step() *atomic.Uint32 { return g.u32(24) }
 
-// look is the latest instant at which programs have gone on for what had come from outside the lab, 0 if there was none.
+// look is the latest instant at which programs have resumed after input from outside the lab, 0 if there was none.
 func (g grant) look() *atomic.Int64 { return g.i64(32) }
 
-// check is the instant at which programs go on that find what they wait for outside the lab, if they are to look now; 0 if not.
+// check is the instant at which programs resume whose condition outside the lab holds, if they are to check it now; 0 if not.
 func (g grant) check() *atomic.Int64 { return g.i64(40) }
 
 // floor is the instant before which no frame arrives that the node takes in the round (window.Ledger).
@@ -111,7 +112,7 @@ const (
 	stepCall           // plus a window.Verdict: the next of these calls, and then as stepMeet
 )
 
-// slot is what a node tells the coordinator. The node writes it.
+// slot is a node's report to the coordinator. The node writes it.
 type slot struct{ region }
 
 // slotHead is the size of a slot without what it has for each port.
@@ -125,35 +126,36 @@ func (s slot) round() *atomic.Uint32 { return s.u32(0) }
 // next is the instant of the node's next event, vtime.Never if it has none.
 func (s slot) next() *atomic.Int64 { return s.i64(8) }
 
-// last is when something last happened at the node.
+// last is the instant of the node's last event.
 func (s slot) last() *atomic.Int64 { return s.i64(16) }
 
-// words is how many words the node has sent.
+// words is the number of words that the node has sent.
 func (s slot) words() *atomic.Uint64 { return s.u64(24) }
 
-// hops is how many frames have arrived at the node.
+// hops is the number of frames that have arrived at the node.
 func (s slot) hops() *atomic.Uint64 { return s.u64(32) }
 
 // now is the instant of the event that the node has handled last.
 func (s slot) now() *atomic.Int64 { return s.i64(40) }
 
-// outside is how many threads of programs at the node wait for something outside the lab.
+// outside is the number of threads of programs at the node that wait for something outside the lab.
 func (s slot) outside() *atomic.Uint64 { return s.u64(152) }
 
-// touched is how often programs at the node have done something that others may wait for outside the lab.
+// touched counts the actions of programs at the node that others may wait for outside the lab.
 func (s slot) touched() *atomic.Uint64 { return s.u64(160) }
 
-// stuck is how many programs at the node wait without an end for what only another program could do.
+// stuck is the number of programs at the node that wait without an end for an action of another
+// program.
 func (s slot) stuck() *atomic.Uint64 { return s.u64(176) }
 
-// ready reports, by other than 0, that a program could go on when it looked last (grant.check).
+// ready reports, by other than 0, that a program could resume at the last check (grant.check).
 func (s slot) ready() *atomic.Uint32 { return s.u32(168) }
 
-// first is when the first of the frames arrives at its end that the node has sent on a port since the
-// grant, vtime.Never if it has sent none.
+// first is the instant at which the first of the frames arrives that the node has sent on a port since
+// the grant, vtime.Never if it has sent none.
 func (s slot) first(port int) *atomic.Int64 { return s.i64(slotHead + 8*port) }
 
-// putCensus sets what the node holds (stepMeet, stepCall).
+// putCensus sets the contents of the node (stepMeet, stepCall).
 func (s slot) putCensus(c *window.Census) {
 	bits := uint64(0)
 	for i, set := range []bool{c.Awake, c.Registering, c.Open, c.Timed, c.Movable} {
@@ -169,7 +171,7 @@ func (s slot) putCensus(c *window.Census) {
 	}
 }
 
-// census returns what the node holds, by its own account.
+// census returns the contents of the node, by its own account.
 func (s slot) census() (c window.Census) {
 	at := func(i int) int64 { return s.i64(64 + 8*i).Load() }
 	bits := at(0)
@@ -189,7 +191,7 @@ const (
 	ringSize    = 64 + 16*ringEntries
 )
 
-// tail is how many frames have been sent.
+// tail is the number of frames sent.
 func (r ring) tail() *atomic.Uint64 { return r.u64(0) }
 
 func (r ring) at(i uint64) *atomic.Int64   { return r.i64(64 + int(i%ringEntries)*16) }
@@ -200,7 +202,7 @@ type bell struct{ region }
 
 const bellSize = 4096
 
-// running is how many nodes have not used up their grants. The coordinator sleeps on it.
+// running is the number of nodes that have not used up their grants. The coordinator sleeps on it.
 func (b bell) running() *atomic.Uint32 { return b.u32(0) }
 
 // sleep waits until the word is no longer v, or for the given time, or returns early.

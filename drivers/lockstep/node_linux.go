@@ -34,13 +34,13 @@ type NodeConfig struct {
 	// announced are refused. Without one they are taken. All nodes have the same.
 	Key []byte
 
-	// Orders are what the coordinator has sent to the node over the stream, in order. The channel
-	// is closed when the stream has ended.
+	// Orders are the coordinator's orders to the node over the stream, in order. The channel is closed
+	// when the stream has ended.
 	Orders <-chan func() error
 
 	// Alone says that the process has no other node: this one may keep its processor while it sleeps.
 	Alone bool
-	// Patience is how long the node waits, on the wall clock, for a frame that was announced, and
+	// Patience is the time that the node waits, on the wall clock, for a frame that was announced, and
 	// for room in the kernel; 0 means PatienceDefault.
 	Patience time.Duration
 
@@ -52,18 +52,19 @@ type NodeConfig struct {
 	Programs Programs
 }
 
-// Programs are programs of the machine whose time is the lab's. They may wait for what is outside the lab: for each other by
-// sockets of the machine, for files, for children. What they wait for is looked at while no node has a turn, so
-// that it does not matter which of two programs was faster.
+// Programs are programs of the machine whose time is the lab's. They may wait for events outside the lab: for each other by
+// sockets of the machine, for files, for children. Their conditions are checked while no node has a turn, so that it does
+// not matter which of two programs was faster.
 type Programs interface {
-	// Outside returns how many threads wait like that, and a count that grows whenever a program has done something that
-	// others may wait for.
+	// Outside returns the number of threads that wait like that, and a count that grows with every action of a program
+	// that others may wait for.
 	Outside() (waiting, touched uint64)
-	// Stuck returns how many programs wait, with all their threads and without an end, for what only another program of the lab could do.
+	// Stuck returns the number of programs that wait, with all their threads and without an end, for an action of another program of the
+	// lab.
 	Stuck() uint64
-	// Check has those threads look whether they could go on, and reports whether any could.
+	// Check has those threads check their conditions, and reports whether any could resume.
 	Check() (ready bool)
-	// Proceed has those go on that could.
+	// Proceed resumes the threads that could.
 	Proceed()
 }
 
@@ -83,7 +84,7 @@ type Node struct {
 	sleep  func(word *atomic.Uint32, v uint32, limit time.Duration)
 }
 
-// port is one port of the node, with what it is sending and receiving.
+// port is one port of the node, with the frames that it is sending and receiving.
 type port struct {
 	io      IO
 	name    string // of the port at the far end
@@ -104,12 +105,12 @@ type port struct {
 	store                 [batch][]byte
 }
 
-// batch is how many frames are handed to the kernel at once at the most.
+// batch is the largest number of frames that are handed to the kernel in one call.
 const batch = 64
 
-// startsMax is how many frames a node starts on one port before it ends a round early. What is under
-// way on a link stays below ringEntries, because the coordinator lets the far end take what is there
-// before a node goes on.
+// startsMax is the number of frames that a node starts on one port before it ends a round early. The
+// frames under way on a link stay below ringEntries, because the coordinator lets the far end take them
+// before a node continues.
 const startsMax = 256
 
 // NewNode builds the node's part of the lab.
@@ -183,11 +184,11 @@ func (n *Node) End() { n.over.Store(true) }
 // errOver ends a wait after End.
 var errOver = errors.New("the run has ended")
 
-// look is how often a node that sleeps looks whether the stream has ended, and the coordinator whether a
-// node has died.
+// look is the interval at which a node that sleeps checks whether the stream has ended, and the
+// coordinator whether a node has died.
 const look = 50 * time.Millisecond
 
-// Run uses up grants until the stream ends, and returns why the node cannot go on, if so.
+// Run uses up grants until the stream ends, and returns the reason if the node cannot continue.
 func (n *Node) Run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -260,13 +261,13 @@ func (n *Node) use() (over bool, err error) {
 		n.takeCensus()
 	}
 	if n.passed.Advanced(bound, n.part.Next()); n.m.grant.step().Load() != stepAdvance {
-		n.passed.Rest(bound) // what is done by hand may come before what the node has been granted
+		n.passed.Rest(bound) // a manual action may come before the node's granted instant
 	}
 	return false, err
 }
 
-// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it may be earlier
-// than what the node has been granted before.
+// takeLook has programs check their conditions outside the lab, if that is granted. Their next events may be earlier
+// than the instant granted before.
 func (n *Node) takeLook() {
 	at := vtime.Time(n.m.grant.check().Load())
 	n.m.slot.ready().Store(0)
@@ -277,8 +278,8 @@ func (n *Node) takeLook() {
 	}
 }
 
-// takeCensus tells what the node holds. Its frames on links are those that it has sent, less those that
-// it has taken.
+// takeCensus reports the contents of the node. Its frames on links are those that it has sent, less
+// those that it has taken.
 func (n *Node) takeCensus() {
 	c := n.part.Census()
 	for i := range n.ports {
@@ -290,7 +291,7 @@ func (n *Node) takeCensus() {
 	n.m.slot.putCensus(&c)
 }
 
-// publish tells the coordinator that a grant is used up.
+// publish reports to the coordinator that a grant is used up.
 func (n *Node) publish(round uint32) {
 	s := n.m.slot
 	s.next().Store(int64(n.part.Next()))
@@ -380,7 +381,7 @@ func (n *Node) flush(p *port) error {
 	return nil
 }
 
-// PatienceDefault is how long, on the wall clock, a node waits for a frame that was announced. The
+// PatienceDefault is the time, on the wall clock, that a node waits for a frame that was announced. The
 // coordinator waits twice as long for a node that runs.
 const PatienceDefault = time.Minute
 
@@ -469,8 +470,8 @@ func (n *Node) parse(b []byte) (*wire.Frame, error) {
 	return f, err
 }
 
-// takeForeign hands over a frame that nobody has announced. It arrives with the next that is announced on its
-// link: what the coordinator has been told of the node says that nothing happens there before.
+// takeForeign hands over a frame that no node has announced. It arrives with the next announced frame of its
+// link: by the node's report to the coordinator nothing happens there before.
 func (n *Node) takeForeign(p *port, b []byte) error {
 	p.foreign++
 	f, err := n.parse(b)
@@ -482,5 +483,6 @@ func (n *Node) takeForeign(p *port, b []byte) error {
 	return nil
 }
 
-// Foreign returns how many frames of other programs have come in at a port. Such a run is no simulation, unless they were refused.
+// Foreign returns the number of frames of other programs that have arrived at a port. Such a run is no simulation, unless they
+// were refused.
 func (n *Node) Foreign(port int) uint64 { return n.ports[port].foreign }

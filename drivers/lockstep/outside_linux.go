@@ -6,13 +6,14 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// outsideEvery is how often, on the wall clock, programs look at what they wait for outside the lab when nothing else happens.
+// outsideEvery is the interval, on the wall clock, at which programs check their conditions outside the lab when nothing else
+// happens.
 const outsideEvery = time.Millisecond
 
-// lookOutside has programs look at what they wait for outside the lab (Programs): after a round in which one of them has done
-// something, and, when nothing is left to happen in the lab, until one of them finds it. They look in a round of its own, in
-// which no program goes on, so what they see does not depend on which of them is faster. Those that may go on do so at an
-// instant that no node has passed. Programs that wait in vain for something in the lab are waited for, too: Streams.Stuck sees to their end.
+// lookOutside has programs check their conditions outside the lab (Programs): after a round in which one of them has acted, and, when the
+// lab has no event left, until a condition holds. They check in a round of its own, in which no program resumes, so the outcome does not
+// depend on their speed. Those that may resume do so at an instant that no node has passed. It also waits for programs that wait for ever
+// for something in the lab: Streams.Stuck ends them.
 func (c *Coordinator) lookOutside() error {
 	waiting, stuck, touched := c.outside()
 	idle := c.idle()
@@ -47,8 +48,8 @@ func (c *Coordinator) lookOutside() error {
 	}
 }
 
-// outside returns how many threads of programs wait for something outside the lab, how many programs are stuck, and what programs have
-// done that others may wait for.
+// outside returns the number of threads of programs that wait for something outside the lab, the number of programs that are stuck,
+// and the count of actions that others may wait for.
 func (c *Coordinator) outside() (waiting, stuck, touched uint64) {
 	for i := range c.nodes {
 		s := c.nodes[i].slot
@@ -59,7 +60,8 @@ func (c *Coordinator) outside() (waiting, stuck, touched uint64) {
 	return waiting, stuck, touched
 }
 
-// check has programs look, and reports whether any of them goes on. No lab time passes.
+// check has programs check their conditions, and reports whether any of them resumes. No lab time
+// passes.
 func (c *Coordinator) check() (found bool, err error) {
 	before := c.edge
 	at := c.Edge()
@@ -99,6 +101,6 @@ func (c *Coordinator) idle() bool {
 	return true
 }
 
-// Awaited returns how often programs have gone on for something that no program of the lab had done: what the machine had done
-// meanwhile. Such a run need not be the same again.
+// Awaited returns the number of times that programs have resumed after an event that no program of the lab caused, but the
+// machine. Such a run need not be the same again.
 func (c *Coordinator) Awaited() uint64 { return c.awaited }

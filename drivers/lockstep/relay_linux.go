@@ -21,7 +21,8 @@ type Relay struct {
 	taken  []uint64 // by number: frames whose announcements have been passed on
 	in     []bool   // by number: it is elsewhere, and sends to a node here
 
-	// Links, if set, says why the links to other machines carry nothing any more. It is asked in each round.
+	// Links, if set, returns the reason why the links to other machines are broken. It is called in each
+	// round.
 	Links func() error
 }
 
@@ -157,7 +158,7 @@ func (r *Relay) links() error {
 	return r.Links()
 }
 
-// announce passes on what has been announced elsewhere to a node here.
+// announce passes on announcements from elsewhere to a node here.
 func (r *Relay) announce(a announced) error {
 	if a.id >= len(r.in) || !r.in[a.id] {
 		return fmt.Errorf("frames are announced of transmitter %d, which sends to no node here from elsewhere", a.id)
@@ -172,7 +173,8 @@ func (r *Relay) announce(a announced) error {
 	return nil
 }
 
-// tell is the answer to a round: what its nodes tell, and what they announce to other machines.
+// tell returns the answer to a round: the reports of its nodes, and their announcements to other
+// machines.
 func (r *Relay) tell(granted []int) ([]byte, error) {
 	b := []byte{sayDone}
 	var all []announced

@@ -126,8 +126,8 @@ func (s *shared) handOver(give func(node int, files []*os.File) error) error {
 	return f.close()
 }
 
-// round wakes nodes whose grants have been written, all but the numbers, and waits until they have used them up. Again and
-// again while it waits it asks wait, with the node that it waits for, whether to go on.
+// round wakes nodes whose grants have been written, all but the numbers, and waits until they have used them up. While it
+// waits it repeatedly calls wait with the node that it waits for; an error ends the wait.
 func (s *shared) round(granted []int, number func(node int) uint32, wait func(node int) error) error {
 	s.bell.running().Store(uint32(len(granted)))
 	for _, i := range granted {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// TagKey is how many bytes the key of frames' tags has.
+// TagKey is the length of the key of frames' tags, in bytes.
 const TagKey = 16
 
 // tagger makes the tags by which the receiver knows announced frames.
@@ -44,7 +44,7 @@ func (t *tagger) of(id int, n uint64, b []byte) uint64 {
 	return binary.NativeEndian.Uint64(t.seal.Seal(t.sum[:0], t.nonce[:], nil, b))
 }
 
-// tagOf returns a tag without a key: enough of a frame's bytes to tell it from its neighbours.
+// tagOf returns a tag without a key: enough of a frame's bytes to distinguish it from its neighbours.
 func tagOf(b []byte) uint64 {
 	n := len(b)
 	tag := uint64(n)

@@ -55,7 +55,7 @@ func TestReplayedFrames(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	draw := rand.New(rand.NewPCG(seed, 0))
-	var mu sync.Mutex // of what the node's goroutine shares with this one
+	var mu sync.Mutex // of state that the node's goroutine shares with this one
 	var frames [][]byte
 	for _, sends := range []bool{false, true} {
 		b := newBenchOn(t, benchLab, 3)

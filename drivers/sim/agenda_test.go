@@ -69,7 +69,7 @@ func TestAgenda(t *testing.T) {
 	})
 }
 
-// held delays frames by what it is told.
+// held delays frames by the given spans.
 type held struct{ by []vtime.Duration }
 
 func (h *held) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
@@ -137,7 +137,7 @@ func farEvents(t *testing.T, hosts int, d vtime.Duration) {
 	}
 }
 
-// TestEndOfTime: who sleeps beyond the end of lab time is told so.
+// TestEndOfTime: a task that sleeps beyond the end of lab time gets an error.
 func TestEndOfTime(t *testing.T) {
 	for _, d := range []vtime.Duration{vtime.Duration(vtime.End) + vtime.Second, vtime.Duration(vtime.Never)} {
 		n := starNet(t, 2)

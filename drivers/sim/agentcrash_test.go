@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// TestAgentCrash: what runs on a host whose agent crashes ends with the reason, what runs
-// elsewhere goes on; and no program begins while an agent is away, which one may with a host that is dead.
+// TestAgentCrash: programs on a host whose agent crashes end with the reason, others continue; and no
+// program begins while an agent is away, except on a host that is dead.
 func TestAgentCrash(t *testing.T) {
 	const begins, lasts, reconverge = 10 * vtime.Microsecond, 5 * vtime.Millisecond, vtime.Microsecond
 	sleep := func(r *rank.Rank) error { r.Sleep(2 * begins); return nil }

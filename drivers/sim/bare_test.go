@@ -8,9 +8,9 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
-// bare moves the frames of a run over the same links with nothing around them: no
-// headers, no queues, no machines; a link is a FIFO, an event is a key. It is what the
-// loop could reach at best, run beside it on the same machine.
+// bare moves the frames of a run over the same links with nothing around them: no headers, no queues,
+// no machines; a link is a FIFO, an event is a key. It is an upper bound for the loop's speed, run
+// beside it on the same machine.
 type bare struct {
 	heap  sim.BareHeap
 	links []bareLink
@@ -29,7 +29,7 @@ const (
 	bareIDs   = 18
 )
 
-// send puts a frame of so many bytes on a link at now.
+// send puts a frame of size bytes on a link at now.
 func (b *bare) send(now int64, link, size int, what int64) {
 	l := &b.links[link]
 	l.free = max(l.free, now) + int64(size)*80
@@ -40,7 +40,7 @@ func (b *bare) send(now int64, link, size int, what int64) {
 	}
 }
 
-// run delivers until nothing is left; arrive says what a frame does at a link's end.
+// run delivers until nothing is left; arrive handles a frame at a link's end.
 func (b *bare) run(arrive func(now int64, link int, what int64)) {
 	for {
 		k, ok := b.heap.Pop()

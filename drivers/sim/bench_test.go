@@ -50,7 +50,7 @@ func benchNet(b *testing.B, g *topo.Graph, ackEvery int, noDigest bool) *sim.Net
 	return n
 }
 
-// watched returns what a run of mcastlab has the loop call now and then.
+// watched returns the function that the loop of a run of mcastlab calls now and then.
 func watched(b *testing.B) func() error {
 	var k heap.Keeper
 	b.Cleanup(k.Done)
@@ -140,8 +140,7 @@ func hostsOf(n, every int) (hosts []int) {
 	return hosts
 }
 
-// mark is what has been done, and how much time the processor has spent, when the clock of a
-// benchmark starts.
+// mark is the work done, and the processor time spent, when the clock of a benchmark starts.
 type mark struct {
 	sim.Stats
 	cpu time.Duration

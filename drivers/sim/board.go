@@ -122,8 +122,8 @@ func (b board) EndMulticast(group uint32) error {
 	return nil
 }
 
-// Leased returns how many group addresses the run has used. It is also the lower 16 bits of the
-// last of them, or 0 if there is none.
+// Leased returns the number of group addresses that the run has used. It is also the lower 16 bits of
+// the last of them, or 0 if there is none.
 func (n *Net) Leased() uint32 { return n.lease }
 
 // leaseGroup returns the lower 16 bits of a group address that the run has not used.

@@ -18,8 +18,8 @@ func (n *Net) tasksCensus() window.Census {
 	return c
 }
 
-// nodesCensus adds what the nodes hold. All frames that may have started by now are started first, so
-// that nothing depends on how long the loop has put that off.
+// nodesCensus adds the contents of the nodes. All frames that may have started by now are started
+// first, so that the result does not depend on the loop's delay of starts.
 func (n *Net) nodesCensus(c *window.Census) {
 	c.Open, c.Live, c.PauseMax, c.PauseLate = n.open() != nil, n.pool.Live, n.pauseMax, n.pauseLate
 	c.Flying, c.Pauses = n.lates, n.latePauses

@@ -17,7 +17,7 @@ type channel struct {
 	delay vtime.Duration // of each message, above 0
 
 	// up holds the requests that have not reached the server, by the place of the node that sent them;
-	// down holds what the server has sent to each node.
+	// down holds the server's messages to each node.
 	up   []queue.FIFO[request]
 	down []queue.FIFO[message]
 
@@ -73,7 +73,7 @@ func (c *channel) send(node, rank int, q *outofband.Request) {
 // take keeps a request until it reaches the server.
 func (c *channel) take(node int, r request) { c.up[c.net.placeOf(node)].Push(r) }
 
-// arrived hands a node's oldest request to the server, and sends what it answers.
+// arrived hands a node's oldest request to the server, and sends its answers.
 func (c *channel) arrived(node int) {
 	c.coming--
 	r := c.up[c.net.placeOf(node)].Pop()
@@ -128,7 +128,7 @@ type delayed struct {
 	c *channel
 }
 
-// ask sends what k asks and waits for the reply. It returns false once over, which may be nil,
+// ask sends the request k and waits for the reply. It returns false once over, which may be nil,
 // reports that the wait is over.
 func (d delayed) ask(why string, k *pending, over func() bool) bool {
 	h := d.h
@@ -210,8 +210,8 @@ func (d delayed) group(why string, k *pending) (uint32, error) {
 	return k.reply.Group, nil
 }
 
-// Server returns what a server of the lab's out-of-band channel needs to know of the lab. lease
-// returns the lower 16 bits of a group address that the run has not used.
+// Server returns a server's access to the lab for the out-of-band channel. lease returns the lower 16
+// bits of a group address that the run has not used.
 func (c *Config) Server(lease func() (uint32, error)) outofband.Lab {
 	return outofband.Lab{
 		Lease: lease, GroupNet: c.Graph.Groups.Net(), MulticastNet: wire.MulticastNet,

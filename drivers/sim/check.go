@@ -77,7 +77,7 @@ func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
 	src := c.net.ports[l.ID()]
 	h := f.AETH()
 	for _, q := range c.members(c.group, int(src.node), int(src.port)) {
-		have := q.RQPSN().Sub(f.PSN()) // how many packets the member has received from the named one on
+		have := q.RQPSN().Sub(f.PSN()) // packets that the member has received from the named one on
 		if h.Syndrome.IsACK() && have <= 0 || !h.Syndrome.IsACK() && have < 0 {
 			c.failf("%v from %s claims more than queue pair %d has, which expects %v",
 				f, c.net.graph.Nodes[src.node].Name, q.Num(), q.RQPSN())
@@ -231,7 +231,7 @@ func (c *checker) pausesCounted() {
 	}
 }
 
-// atRest checks what must hold once the run has no event left. kept says that the job leaves its
+// atRest checks what must hold once the run has no event left. kept marks that the job leaves its
 // objects in place (Job.Keep), so that they are no residue.
 func (c *checker) atRest(kept bool) error {
 	n := c.net

@@ -49,7 +49,7 @@ func (g *forger) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
 
 // sabotage breaks something in a running lab that the cores do not break by themselves.
 type sabotage struct {
-	invariant string // part of what the checker must say
+	invariant string // text that the checker's error must contain
 	tight     bool
 	do        func(t *testing.T, n *Net, r *rand.Rand)
 }
@@ -78,7 +78,7 @@ var sabotages = []sabotage{
 		})
 	}},
 	{invariant: "", do: func(_ *testing.T, n *Net, r *rand.Rand) {
-		// A member is stalled for good: what it has, and what waits for it, stands still.
+		// A member is stalled for good: its data, and the packets that wait for it, do not move.
 		n.At(someInstant(r), func(now vtime.Time) { n.NIC(1+r.IntN(n.graph.Hosts-1)).Stall(now, true) })
 	}},
 	{invariant: "", do: func(_ *testing.T, n *Net, r *rand.Rand) {
@@ -201,7 +201,7 @@ func (s sabotage) sabotaged(t *testing.T, seed uint64) error {
 	return runAll(n, simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: 600}, simlab.Message{From: 1, Packets: 600}))
 }
 
-// panics returns what f panics with, or nil.
+// panics returns the value of f's panic, or nil.
 func panics(f func()) (what any) {
 	defer func() { what = recover() }()
 	f()
@@ -220,7 +220,7 @@ func tooManyPorts(t *testing.T) *topo.Graph {
 	return g
 }
 
-// wantRefusals looks at what the loop itself refuses.
+// wantRefusals checks the loop's own refusals.
 func wantRefusals(t *testing.T) {
 	t.Helper()
 	_, err := New(Config{Spec: fabric.Spec{Graph: tooManyPorts(t)}})

@@ -13,7 +13,7 @@ type crossing struct {
 	f    *wire.Frame
 }
 
-// batch is what one part has sent another in a round.
+// batch holds the frames that one part has sent another in a round.
 type batch struct {
 	frames []crossing
 	first  vtime.Time // when the first of them arrives
@@ -31,7 +31,7 @@ type batch struct {
 type crossings struct {
 	side   [2][][]batch // by sender, by receiver
 	sent   [2][][]int   // by sender: the receivers for which its batches on a side hold something
-	from   [][]int      // by receiver: the senders, in ascending order, of what is on the side that is not open
+	from   [][]int      // by receiver: the senders, in ascending order, of the frames on the side that is not open
 	open   int
 	worker []int // by part
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// deal says which worker does the shares of which parts. What parts of one worker have in common is touched by
-// its goroutine alone.
+// deal assigns the shares of parts to workers. State that parts of one worker share is touched by its
+// goroutine alone.
 type deal struct {
 	worker []int       // by part
 	shares [][]int     // by worker: its parts, in ascending order
 	pools  []wire.Pool // by worker
 
-	every, next uint64   // a look at the loads is due each so many events of all parts, and when they are so many
+	every, next uint64   // the loads are checked every so many events of all parts, next at this number
 	before      []uint64 // by part: its events at the last look
 }
 
-// dealEvery is the number of events between two looks at what the workers have to do. A part that moves to
-// another worker has to be fetched into the cache of another core.
+// dealEvery is the number of events between two checks of the workers' loads. A part that moves to another
+// worker has to be fetched into the cache of another core.
 const dealEvery = 1 << 17
 
 // newDeal gives neighbouring parts to one worker.

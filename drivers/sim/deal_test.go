@@ -87,7 +87,7 @@ func TestDealLevel(t *testing.T) {
 	}
 }
 
-// most returns what the busiest worker has to do.
+// most returns the load of the busiest worker.
 func (d *deal) most(loads []uint64, worker []int) uint64 {
 	has := make([]uint64, len(d.shares))
 	for i, w := range worker {

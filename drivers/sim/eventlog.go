@@ -9,10 +9,10 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// eventLog keeps what the machines of a lab, or of one of its parts, report until all parts have come to a later
-// instant. Then reports are passed on in the order of their instants, those of one instant by node, and those of
-// one node as they came. What has led to a report at a node, and so when at an instant it is made, is not the same in the whole
-// and in parts: the end of a frame is noticed by a timer here, and there by the start of the next one.
+// eventLog keeps the reports of a lab's machines, or of one of its parts, until all parts have reached a later instant. Then
+// reports are passed on in the order of their instants, those of one instant by node, and those of one node in the order in
+// which they were made. The trigger of a report, and so its place within an instant, differs between the whole and parts: the
+// end of a frame is noticed by a timer here, and there by the start of the next one.
 type eventLog struct {
 	net *Net
 
@@ -23,18 +23,18 @@ type eventLog struct {
 	spare  []report  // an empty chunk, or nil
 	order  []*report // those that are passed on next; empty otherwise
 
-	// Of a whole lab: itself alone, and what passing reports on takes.
+	// Of a whole lab: itself alone, and the sequence that passes reports on.
 	alone   [1]*eventLog
 	passing logHeap
 }
 
-// chunkLen is how many reports a chunk has room for.
+// chunkLen is the number of reports that a chunk has room for.
 const chunkLen = 256
 
-// orderMax is for how many reports a log keeps the memory to set them out.
+// orderMax is the number of reports for which a log keeps the memory to sort them.
 const orderMax = 1 << 12
 
-// report is an event of a machine, a work request, or what waits at a port.
+// report is an event of a machine, a work request, or the queue of a port.
 type report struct {
 	of  *reporter
 	at  vtime.Time // of the loop
@@ -43,7 +43,8 @@ type report struct {
 	q   *machine.Request // instead of e
 }
 
-// eventQueue is the kind of an event that says how many bytes wait at a port. No machine reports it so.
+// eventQueue is the kind of an event with the number of bytes that wait at a port. No machine reports
+// it.
 const eventQueue = machine.EventKind(0xff)
 
 // reporter is a node whose reports a tracer gets.
@@ -164,7 +165,7 @@ func (t logTracer) keep(now vtime.Time) *report {
 	return r
 }
 
-// passLog passes on what has been reported before an instant, in a whole lab.
+// passLog passes on the reports from before an instant, in a whole lab.
 func (n *Net) passLog(before vtime.Time) {
 	if l := n.log; l != nil && len(l.chunks) > 0 {
 		pass(l.alone[:], &l.passing, before)
@@ -184,7 +185,7 @@ func (t logRequests) TraceQueue(now vtime.Time, port, bytes int) {
 	t.keep(now).e = machine.Event{Kind: eventQueue, Port: port, Value: int64(bytes)}
 }
 
-// writeLogs passes on what was reported before an instant, to which all parts have come.
+// writeLogs passes on the reports from before an instant that all parts have reached.
 func (p *Parts) writeLogs(before vtime.Time) { pass(p.logs, &p.passing, before) }
 
 // pass passes on the reports of logs that were made before an instant. heap is empty before and after.

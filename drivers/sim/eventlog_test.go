@@ -11,8 +11,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestEventLog: what several logs are told comes out once, up to the instant that is asked for, in the order of instants, of nodes, and
-// of each node's reports.
+// TestEventLog: the reports in several logs are passed on once, up to the given instant, in the order of instants, of nodes, and of
+// each node's reports.
 func TestEventLog(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))

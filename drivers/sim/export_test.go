@@ -22,7 +22,7 @@ func (n *Net) WhyNoSkip() string {
 	return n.skips.why
 }
 
-// LookedForPeriods returns at how many places for queue pairs it was looked for a long message.
+// LookedForPeriods returns the number of places for queue pairs that were searched for a long message.
 func (n *Net) LookedForPeriods() uint64 { return n.skips.looked }
 
 // SkipEagerly looks for periods as often as can be.

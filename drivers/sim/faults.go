@@ -65,8 +65,8 @@ func (n *Net) await(call timed) {
 	n.callAt(call)
 }
 
-// makeCall makes a call of the timeline that is due, or puts it off. before is when the event before
-// it took place.
+// makeCall makes a call of the timeline that is due, or puts it off. before is the instant of the event
+// before it.
 func (n *Net) makeCall(call timed, before vtime.Time) {
 	v := n.judge(window.Due{At: n.now, Keep: call.keep, Ends: n.calls[faults.KeepWhile], Always: n.calls[faults.KeepAlways], LastEnd: n.lastEnd})
 	n.calls[call.keep]--

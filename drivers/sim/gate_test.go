@@ -15,8 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// What noise cannot move is gated: how many events a hop costs, and that it allocates
-// nothing.
+// Quantities that noise cannot move have a gate: the number of events that a hop costs, and that it
+// allocates nothing.
 
 // TestEventsPerHop: one event per hop without PFC activity, for a broadcast with
 // either kind of acknowledgement and a permutation; not many more with it.

@@ -33,7 +33,7 @@ func gaveUp(t *testing.T, seed uint64) {
 				if k.Sleep(vtime.Duration(r.IntN(int(40 * vtime.Microsecond)))); k.ID() > 0 {
 					k.Get("nothing")
 				}
-				if looks { // and goes on
+				if looks { // and continues
 					_ = k.Wait(q)
 				}
 				if sync {

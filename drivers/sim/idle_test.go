@@ -13,9 +13,9 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// TestNobodyLeft: a run ends soon after its last program, whatever faults would go on to do
-// without end: also those that always have a pause frame under way, or a timer of a pause that
-// was taken back. A program that is run afterwards meets them again.
+// TestNobodyLeft: a run ends soon after its last program, even with faults that never end: also those
+// that always have a pause frame under way, or a timer of a pause that was lifted. A later program
+// meets them again.
 func TestNobodyLeft(t *testing.T) {
 	const ms = vtime.Millisecond
 	again := func(lasts, every vtime.Duration) faults.Window {
@@ -48,7 +48,7 @@ func TestNobodyLeft(t *testing.T) {
 			}
 			err := n.Run(Job{Name: fmt.Sprint(round), Hosts: hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 				defer func() { ended = max(ended, r.Now()) }()
-				if r.Size() == 1 { // what programs before it would have done later comes to nobody
+				if r.Size() == 1 { // later effects of programs before it reach no host
 					r.Sleep(30 * ms)
 					return nil
 				}

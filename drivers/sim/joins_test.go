@@ -129,7 +129,7 @@ func (l *joinLab) send(at vtime.Time, host int, group uint32) (number uint32) {
 	return number
 }
 
-// received returns how often each datagram has come to a host.
+// received returns the number of copies of each datagram that a host has received.
 func (h *joiner) received() map[uint32]int {
 	all := map[uint32]int{}
 	for w, ok := h.nic.PollCQ(h.cq); ok; w, ok = h.nic.PollCQ(h.cq) {
@@ -202,8 +202,8 @@ func joinGraph(t testing.TB, name string, ipv6 bool) *topo.Graph {
 
 var joinGraphs = []string{"two hosts", "star", "k=4", "4-port 3-tree"}
 
-// TestJoins: with random joins and leaves, each member gets each datagram once and nobody else any, whoever sends. What has been
-// left is in no table.
+// TestJoins: with random joins and leaves, each member gets each datagram once and no other host any, from any sender. No table
+// has a group that was left.
 func TestJoins(t *testing.T) {
 	for k, name := range joinGraphs {
 		t.Run(name, func(t *testing.T) {
@@ -312,9 +312,9 @@ func TestJoinsExpire(t *testing.T) {
 	}
 }
 
-// TestJoinsRest: in virtual time nothing is asked while a lab is idle, however long that is, and lab time does not go on for it. Who is a
-// member stays one over random idle times; who has died without a word is out of all tables after datagrams at four instants, 10 s apart:
-// the end of the round of queries before, the first query, the second, and the end.
+// TestJoinsRest: in virtual time no query is sent while a lab is idle, for any time, and lab time does not advance for it. A member stays
+// a member over random idle times; a member that has died without a report is out of all tables after datagrams at four instants, 10 s
+// apart: the end of the round of queries before, the first query, the second, and the end.
 func TestJoinsRest(t *testing.T) {
 	for k, name := range []string{"star", "k=4"} {
 		for seed := range uint64(3) {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// layout says where a lab's nodes and links are kept. A Net has arrays of its own nodes and of the links
-// that leave them or end at them, and what it has of one is at its place in them.
+// layout maps a lab's nodes and links to places in arrays. A Net has arrays of its own nodes and of the
+// links that leave them or end at them, each at its place.
 //
 // Nodes and ports have numbers besides, which are those of the whole lab: a node that of the graph, and a
 // port that of its transmitter, in the order of nodes and their ports. Events bear numbers and not places,

@@ -355,7 +355,7 @@ func (n *Net) callAt(call timed) {
 	n.schedule(call.at, classCall, id)
 }
 
-// callTimed makes a call that is due. before is when the event before it took place.
+// callTimed makes a call that is due. before is the instant of the event before it.
 func (n *Net) callTimed(id int, before vtime.Time) {
 	var call timed
 	if id == len(n.timed) {
@@ -393,8 +393,9 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 	n.attend()
 }
 
-// Drain runs the loop until no event is left, or nothing but faults could go on for ever (package
-// window). It returns the error that ended the run early: of an invariant, of Observe, or rankhost.ErrEnd.
+// Drain runs the loop until no event is left, or only events of faults are left, which could recur for
+// ever (package window). It returns the error that ended the run early: of an invariant, of Observe, or
+// rankhost.ErrEnd.
 func (n *Net) Drain() error {
 	n.resume()
 	plain := n.reference == nil

@@ -36,8 +36,8 @@ type Config struct {
 	fabric.Spec
 	// NoDigest turns the digest off, for benchmarks of the loop alone.
 	NoDigest bool
-	// Skip leaves out what repeats (skip.go): the run is the same, event by event, and Stats.Skipped says how much of it
-	// was not done. Parts, and what looks at each event, such as Check and Watch, skip nothing.
+	// Skip fast-forwards over periods that repeat (skip.go): the run is the same, event by event, and Stats.Skipped
+	// counts the frames left out. Parts, and observers of each event, such as Check and Watch, skip nothing.
 	Skip bool
 	// Ledger records every frame that reaches the end of a link (Net.Ledger).
 	Ledger bool
@@ -50,16 +50,16 @@ type Config struct {
 	// Front, if set, returns the machine that drives the NIC of a host in place of the NIC itself. Not for NewParts, whose nodes
 	// may get another pool.
 	Front func(node int, nic *virtrnic.NIC, pool *wire.Pool) machine.Machine
-	// RetryAfter is how long a registrar waits for confirmations before it sends a registration
-	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
+	// RetryAfter is the time that a registrar waits for confirmations before it sends a registration
+	// again, and RetriesMax the number of times that it does so. 0 selects the default of package mrp.
 	RetryAfter vtime.Duration
 	RetriesMax int
-	// OutOfBand is how long each message takes between a host and the server of the out-of-band
+	// OutOfBand is the time that each message takes between a host and the server of the out-of-band
 	// channel, and between that and a switch. 0 means that the channel takes no time.
 	OutOfBand vtime.Duration
-	// Local marks, by node, the nodes that this simulation drives; nil marks all. The others are
-	// driven elsewhere, and Edge, which must be set then, takes what goes there. A part of a lab
-	// needs OutOfBand.
+	// Local marks, by node, the nodes that this simulation drives; nil marks all. The others are driven
+	// elsewhere, and Edge, which must be set then, takes the frames for them. A part of a lab needs
+	// OutOfBand.
 	Local []bool
 	Edge  Edge
 
@@ -103,8 +103,8 @@ type Net struct {
 	pauseLate vtime.Duration // longest time by which a fault has delayed a pause frame
 	moves     uint64         // arrivals of frames other than pauses, plus turns of tasks
 	decider   window.Decider
-	// Control, which may be nil, is what a timeline does to controllers. A simulation has none. It is set
-	// before NewTimeline.
+	// Control, which may be nil, is the target of a timeline's faults of controllers. A simulation has
+	// none. It is set before NewTimeline.
 	Control   faults.ControlTarget
 	judge     func(window.Due) window.Verdict // decides on a call of the timeline that is due
 	verdict   window.Verdict                  // in a part of a lab: on that call
@@ -158,7 +158,7 @@ type Net struct {
 	stats Stats
 }
 
-// Stats counts what the loop did.
+// Stats counts the work of the loop.
 type Stats struct {
 	Events  uint64 // events handled
 	Hops    uint64 // frames that arrived at the end of a link
@@ -167,7 +167,7 @@ type Stats struct {
 	Wakes   uint64 // events that only started a frame
 	Timers  uint64 // timer events of nodes
 	Skipped uint64 // hops among Hops that were not done one by one
-	Periods uint64 // how many periods were left out, and Skips how often
+	Periods uint64 // periods left out, and the number of times
 	Skips   uint64
 	InTurn  uint64 // of a lab in parts: sum over the rounds of the events of the part that had most
 }
@@ -181,7 +181,7 @@ type node struct {
 	armed vtime.Time // instant of the valid timer event, or vtime.Never
 	id    int32      // the node's number
 	first int32      // place of the link of its first port
-	// stalled is when the NIC was last stalled.
+	// stalled is the instant at which the NIC was last stalled.
 	stalled vtime.Time
 }
 

@@ -22,7 +22,7 @@ import (
 // every frame, at which the frame is handed to the edge at once. So a frame leaves the part before
 // any event after its start is handled.
 
-// Edge takes what leaves a part of a lab.
+// Edge takes the frames and requests that leave a part of a lab.
 type Edge interface {
 	// Frame takes a frame that a transmitter of the part has started and that arrives at the far
 	// end of its link at the given instant. It reports whether it keeps the frame, which it then puts
@@ -37,10 +37,10 @@ type Edge interface {
 // happens notes that something happens now.
 func (n *Net) happens() { n.last = n.now }
 
-// rest makes the instant at which something last happened the current one. The queue must be
-// empty. Later events that did nothing, such as timers that had been replaced, depend on how often
-// a driver asked a machine for its deadline, so that parts of a lab would otherwise come to rest at
-// other instants than the whole.
+// rest makes the instant at which something last happened the current one. The queue must be empty.
+// Later events that did nothing, such as timers that had been replaced, depend on how often a driver
+// asked a machine for its deadline, so that parts of a lab would otherwise become idle at other
+// instants than the whole.
 func (n *Net) rest() {
 	n.queue.last = 0
 	n.from(n.last)
@@ -127,7 +127,7 @@ func (n *Net) Advance(bound vtime.Time) error {
 	return n.err
 }
 
-// advance handles at most so many of the events before bound.
+// advance handles up to most of the events before bound.
 func (n *Net) advance(bound vtime.Time, most int) error {
 	for ; most > 0 && n.err == nil && n.Next() < bound; most-- {
 		n.step()
@@ -213,7 +213,7 @@ func (n *Net) Begin(spec Job) *Ranks {
 // Host returns a host of the part as ranks use it, for a task that does not go through package rank.
 func (n *Net) Host(node int) rankhost.Host { return n.at(node).host }
 
-// Stop unwinds the ranks that still wait, and returns what each of them waits for.
+// Stop unwinds the ranks that still wait, and returns the reason of each wait.
 func (r *Ranks) Stop() (blocked []string) { return r.j.stop() }
 
 // Release destroys all that the ranks have made.

@@ -11,13 +11,12 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// Parts is a lab that is divided into parts, each of which a Net of its own drives, in one process and,
-// with a crew, at the same time where that pays. It runs what Net runs and comes to the same digest, the
-// same results and the same events.
+// Parts is a lab that is divided into parts, each of which a Net of its own drives, in one process and, with a crew, at the same time where that
+// pays. It runs the jobs of a Net, with the same digest, the same results and the same events.
 //
-// Each worker of a crew has some of the parts, and does their shares of a round one after the other; which ones depends on
-// what there has been to do. More parts than workers pay where a lab does not fit the processor's caches: what a part's nodes remember is fetched
-// once in a round, and not with every event.
+// Each worker of a crew has some of the parts, and does their shares of a round one after the other; which ones depends on the load so far. More
+// parts than workers pay where a lab does not fit the processor's caches: the state of a part's nodes is fetched once in a round, and not with
+// every event.
 //
 // With a crew, programs of hosts in different parts run at the same time, and so do calls of Job.Emit
 // for their ranks. They must not share variables.
@@ -26,8 +25,8 @@ type Parts struct {
 	// that it returns ends the run.
 	Observe func() error
 
-	// Crew, if set, makes what does the workers' shares of a round at the same time. Without it they are done
-	// one after the other.
+	// Crew, if set, makes the crew that runs the workers' shares of a round at the same time. Without it they
+	// are done one after the other.
 	Crew func(workers int, work func(worker int)) Crew
 
 	// Lift, if set, undoes the faults of a job for Job.Over, in one of Nets: in the last of them at once, in
@@ -142,7 +141,7 @@ func Reach(cfg *Config, node, port int) vtime.Duration {
 // takes the frame.
 const shortest = 64
 
-// partEdge takes what leaves a part. Parts call it at the same time.
+// partEdge takes the frames that leave a part. Parts call it at the same time.
 type partEdge struct {
 	p    *Parts
 	part int
@@ -195,7 +194,7 @@ func (p *Parts) Run(spec Job) error {
 		}
 		ranks = append(ranks, n.Begin(spec))
 	}
-	p.writeLogs(vtime.Never) // before what the loop handles at this instant
+	p.writeLogs(vtime.Never) // before events that the loop handles at this instant
 	err := p.drain()
 	if err != nil && !errors.Is(err, rankhost.ErrEnd) {
 		for _, r := range ranks {

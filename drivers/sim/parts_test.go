@@ -34,8 +34,8 @@ func dividedConfig(t *testing.T, seed uint64) Config {
 	}}}
 }
 
-// divided runs jobs that make objects of all kinds, sleep, set tables, and end in the middle, on a
-// lab that loses packets: once whole and once in random parts. Both come to the same end.
+// divided runs jobs that make objects of all kinds, sleep, set tables, and end in the middle, on a lab
+// that loses packets: once whole and once in random parts. Both have the same outcome.
 func divided(t *testing.T, seed uint64) {
 	t.Helper()
 	r := prng.New(seed)
@@ -94,7 +94,7 @@ func divided(t *testing.T, seed uint64) {
 	}
 }
 
-// reports is what the machines of some nodes have reported.
+// reports are the reports of the machines of some nodes.
 type reports []logged
 
 type logged struct {
@@ -124,7 +124,7 @@ func (n nodeReports) Trace(now vtime.Time, e machine.Event) {
 // aCrew lets the parts of a lab run at the same time.
 func aCrew(parts int, work func(part int)) Crew { return crew.New(parts, work) }
 
-// runDivided runs a job, and returns its error and what its ranks saw.
+// runDivided runs a job, and returns its error and the observations of its ranks.
 func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (log string, err error) {
 	params := simlab.Params()
 	params.RetryCnt = 2
@@ -159,11 +159,11 @@ func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (log
 }
 
 // troubledParts broadcasts thrice under a timeline of faults, which the last broadcast's end removes, on a lab that is
-// whole and on one in parts of a node each. Both come to the same end each time, and their machines report the same.
+// whole and on one in parts of a node each. Both have the same outcome each time, and their machines report the same.
 func troubledParts(t *testing.T, seed uint64) {
 	t.Helper()
 	d := drawTrouble(t, seed)
-	if seed%3 == 0 { // a pause that is renewed for ever: whoever waits behind it does so for good
+	if seed%3 == 0 { // a pause that is renewed for ever: a task that waits behind it does so for good
 		d.specs = append(d.specs, faults.Spec{ID: "for ever", Kind: faults.KindPause, Nodes: d.hosts[1:2], Priority: 3, Window: faults.Window{From: vtime.Time(60 * vtime.Microsecond)}})
 	}
 	r := prng.New(seed)

@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// What a lab in parts shows is put together from what its parts show: each node and the end of each
-// link is in one of them. Between jobs, and in Observe, all of it may be read.
+// The counters and states of a lab in parts are merged from those of its parts: each node and the end
+// of each link is in one of them. Between jobs, and in Observe, all of it may be read.
 
 // Graph returns the topology.
 func (p *Parts) Graph() *topo.Graph { return p.cfg.Graph }
@@ -24,8 +24,8 @@ func (p *Parts) Now() vtime.Time {
 	return now
 }
 
-// Stats returns the counts so far. Events, Wakes and Timers are what the parts have handled, which is
-// more than the whole does, because frames that leave a part have events of their own.
+// Stats returns the counts so far. Events, Wakes and Timers count those of the parts, which are more
+// than those of the whole, because frames that leave a part have events of their own.
 func (p *Parts) Stats() (s Stats) {
 	for _, n := range p.parts {
 		s.Events += n.stats.Events
@@ -60,7 +60,7 @@ func (p *Parts) Link(id int) *machine.Link {
 	return n.links.At(n.endOf(id))
 }
 
-// LinkStats returns what Net.LinkStats does.
+// LinkStats is Net.LinkStats for the part of the link's end.
 func (p *Parts) LinkStats(port int) faults.Counts { return p.end(port).LinkStats(port) }
 
 // Doing returns the last report of progress of the part that has had most, and the number of all.
@@ -74,7 +74,8 @@ func (p *Parts) Doing() (what string, steps int) {
 	return what, steps
 }
 
-// Waiting returns what most parked tasks wait for, or an empty text if none is parked.
+// Waiting returns the most frequent reason for which parked tasks wait, or an empty text if none is
+// parked.
 func (p *Parts) Waiting() string {
 	count := map[string]int{}
 	for _, n := range p.parts {
@@ -91,7 +92,7 @@ func (p *Parts) Turns() (all []func() (number uint64, name string)) {
 	return all
 }
 
-// Leftover returns what Net.Leftover does, of the first part that has something left.
+// Leftover is Net.Leftover of the first part that has something left.
 func (p *Parts) Leftover() error {
 	for _, n := range p.parts {
 		if n.stalled() || n.stuck {

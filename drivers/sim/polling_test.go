@@ -1,7 +1,7 @@
 package sim
 
-// The event loop is compared with the driver that polls, which only a test of this package can
-// put into its place, for what switches and workloads make difficult to get right.
+// The event loop is compared with the driver that polls, which only a test of this package can put into
+// its place, in situations that switches and workloads make difficult to get right.
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// squeeze runs an incast through small buffers, and returns how many watchdogs fired.
+// squeeze runs an incast through small buffers, and returns the number of watchdogs that fired.
 func squeeze(t *testing.T, q *simlab.Squeeze, polling bool) (n *Net, storms uint64) {
 	t.Helper()
 	n = newLab(t, Config{Spec: q.Spec})

@@ -37,7 +37,7 @@ func (n *Net) prefetch(keys []uint64) {
 	n.sink += sum // keeps the compiler from dropping the loads
 }
 
-// oldest returns what has been longest on a link that ends in the part, or nil.
+// oldest returns the frame that has been longest on a link that ends in the part, or nil.
 func (n *Net) oldest(place int) *machine.Flight {
 	if place >= n.own {
 		return n.inbound[place-n.own].Oldest()

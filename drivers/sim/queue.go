@@ -19,7 +19,7 @@ import "math/bits"
 type radixHeap struct {
 	front []uint64 // the last one goes first
 	reach int      // keys of ranks up to this one go to front
-	last  uint64   // the last popped key, or what stands for it
+	last  uint64   // the last popped key, or its substitute
 
 	// early says that there may be keys below last. They were pushed when the last key was earlyLast,
 	// and none of them had a rank above earlyRank. With none the order in front is that of the keys.
@@ -36,8 +36,8 @@ type radixHeap struct {
 	prefetch func(keys []uint64)
 }
 
-// frontMany is how many keys buckets bring to front at a time, and frontMax how many may be there. To
-// sort some tens of keys takes less time than to spread them, bit by bit.
+// frontMany is the number of keys that buckets bring to front at a time, and frontMax the most that may
+// be there. To sort some tens of keys takes less time than to spread them, bit by bit.
 const (
 	frontMany = 32
 	frontMax  = 96

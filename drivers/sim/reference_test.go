@@ -131,7 +131,7 @@ type variant struct {
 	pause bool
 	sizes []int
 	ack   int
-	mark  int // every so many frames of a link are marked; 0: none
+	mark  int // one frame of a link in that many is marked; 0: none
 }
 
 func drawVariant(t *testing.T, seed uint64) variant {
@@ -197,11 +197,11 @@ func (m *marker) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
 	return faults.Verdict{}
 }
 
-// runVariant runs a broadcast by all schemes at once crossing traffic and returns the
-// digest, the stats and the outcome. What a job that fails has made is taken back when nothing
-// is left to do. The loop has looked by then at instants for which something was armed that
-// was stopped since, and the driver that polls has not: its clock stands earlier, and what
-// follows is earlier, too. So of such a job all is compared but that.
+// runVariant runs a broadcast by all schemes at once crossing traffic and returns the digest, the stats
+// and the outcome. The objects of a job that fails are destroyed when no event is left. The loop has
+// visited by then the instants for which something was armed that was stopped since, and the driver
+// that polls has not: its clock stands earlier, and what follows is earlier, too. So all of such a job
+// is compared except these instants.
 func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
 	t.Helper()
 	digest, stats, out := runJob(t, v, polling, false)

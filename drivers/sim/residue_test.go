@@ -1,6 +1,6 @@
 package sim
 
-// The simulator looks for what jobs have left in hosts and switches.
+// The simulator looks for objects that jobs have left in hosts and switches.
 
 import (
 	"errors"
@@ -165,7 +165,7 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 	for id := range n.Ports() {
 		n.SetFault(id, nil)
 	}
-	// Switches that could not be told make room when the time has come.
+	// Switches that the deletion could not reach make room when the time is over.
 	n.At(n.now.Add(11*vtime.Second), func(vtime.Time) {})
 	if err := n.Drain(); err != nil {
 		t.Fatal(err)

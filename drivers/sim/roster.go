@@ -9,7 +9,7 @@ import (
 )
 
 // roster has the ranks of a job, by rank. Parts of a lab share it: each reads the names and addresses, and
-// writes what concerns the ranks that it drives.
+// writes the fields of the ranks that it drives.
 type roster struct {
 	names []string // of the hosts
 	ips   []uint32 // of the hosts
@@ -25,8 +25,8 @@ func newRoster(g *topo.Graph, hosts []int) *roster {
 	return r
 }
 
-// Outcome returns the error of a job from those of its ranks, and from what ranks that had not ended
-// waited for.
+// Outcome returns the error of a job from those of its ranks, and from the waits of ranks that had not
+// ended.
 func Outcome(errs []error, blocked []string) error {
 	if err := firstError(errs); err != nil || len(blocked) == 0 {
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 // routes makes the tables of all switches, once for all parts of a lab: they take longer to make, and more
-// memory, than what a part takes of them. Parts that ask do so one after the other.
+// memory, than the share of one part. Parts that ask do so one after the other.
 type routes struct {
 	graph  *topo.Graph
 	down   []int        // the links without which tables are

@@ -7,9 +7,9 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/window"
 )
 
-// Schedule is the fault timeline of a lab that is divided into parts, as whoever drives them follows
-// it. Each part has the whole timeline, too, and applies what concerns its nodes, so that a call has
-// one instant and one place among the calls of an instant in all of them.
+// Schedule is the fault timeline of a lab that is divided into parts, as their driver follows it. Each
+// part has the whole timeline, too, and applies the faults of its nodes, so that a call has one instant
+// and one place among the calls of an instant in all of them.
 type Schedule struct {
 	net     *Net // a part without nodes
 	decider window.Decider

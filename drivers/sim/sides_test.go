@@ -56,7 +56,7 @@ type sideFlow struct {
 	ops     []sideOp
 	words   [2]uint64     // what the atomics at each end leave behind
 	late    vtime.Time    // when half of the receives are posted
-	rest    [2]vtime.Time // when end 0 drains its send queue, and when it goes on; 0: never
+	rest    [2]vtime.Time // when end 0 drains its send queue, and when it resumes; 0: never
 	last    [2]vtime.Time // drawing: when each end has posted last
 	sent    [][]*sideOp   // by end: receives() only, in order
 	ends    []*sideEnd    // running
@@ -138,7 +138,7 @@ func (v *trial) drawOp(r *rand.Rand, f *sideFlow) {
 	f.ops = append(f.ops, o)
 }
 
-// sideHost is what the flows of a host share.
+// sideHost holds the state that the flows of a host share.
 type sideHost struct {
 	node     int
 	fresh    []amount // what the lab has to hold there at rest, once the flows have begun
@@ -192,7 +192,7 @@ type sides struct {
 	err   error
 }
 
-// must keeps the first error, of what is not done while the lab runs.
+// must keeps the first error of calls outside the running lab.
 func (s *sides) must(err error) {
 	if s.err == nil && err != nil {
 		s.err = fmt.Errorf("traffic beside: %w", err)
@@ -323,7 +323,7 @@ func (s *sides) connect(v *trial, f *sideFlow) {
 	}
 }
 
-// address says where a flow's datagrams go.
+// address returns the destination of a flow's datagrams.
 func (s *sides) address(f *sideFlow) {
 	to := f.ends[1].nic.IP()
 	if f.group != 0 {
@@ -463,8 +463,8 @@ func (f *sideFlow) post(now vtime.Time, i int, o *sideOp) {
 	e.must(e.nic.PostSend(now, e.qp, wr))
 }
 
-// verify looks at what came of all flows once the fabric is quiet, and counts those that
-// ran out of retries.
+// verify checks the results of all flows once the fabric is quiet, and counts the flows that ran out of
+// retries.
 func (s *sides) verify() (gaveUp int, err error) {
 	for i := range s.flows {
 		for _, e := range s.flows[i].ends {
@@ -513,8 +513,8 @@ func (h *sideHost) drain() {
 	}
 }
 
-// failed reports whether a connection ended because its retries were spent, which is how it
-// may end when frames get lost. Any other error is one.
+// failed reports whether a connection ended because its retries were spent, which may happen when
+// frames get lost. Any other error is one.
 func (f *sideFlow) failed() bool {
 	for _, e := range f.ends {
 		for _, w := range e.sent[e.qp.Num()] {
@@ -526,8 +526,8 @@ func (f *sideFlow) failed() bool {
 	return false
 }
 
-// strict checks a reliable connection: each request has had its effect once and in order,
-// and has completed in order if it was to tell.
+// strict checks a reliable connection: each request has had its effect once and in order, and has
+// completed in order if it was signaled.
 func (f *sideFlow) strict() error {
 	for end, e := range f.ends {
 		far := f.ends[1-end]
@@ -574,7 +574,7 @@ func (f *sideFlow) index(o *sideOp) int {
 	return slices.IndexFunc(f.ops, func(x sideOp) bool { return x.at == o.at && x.end == o.end })
 }
 
-// effect checks what a request has done besides taking a receive.
+// effect checks the effect of a request other than taking a receive.
 func (f *sideFlow) effect(i int, o *sideOp, e, far *sideEnd) error {
 	var got []byte
 	want := make([]byte, o.n)
@@ -676,7 +676,7 @@ func (f *sideFlow) sentBy(w virtrnic.WC, e *sideEnd, from, offset int) error {
 	return fmt.Errorf("nobody has sent what came as %+v: %w", w, last)
 }
 
-// within reports whether each byte is what it should be or has never been written.
+// within reports whether each byte is the expected one or has never been written.
 func within(got, want []byte) bool {
 	for i, b := range got {
 		if b != want[i] && b != 0 {

@@ -28,8 +28,8 @@ import (
 type skipper struct {
 	net    *Net
 	probe  machine.Probe
-	after  uint64 // it is not tried again until so many events have been handled
-	wait   uint64 // for how many events it is not tried after it has failed
+	after  uint64 // no attempt is made before this number of events has been handled
+	wait   uint64 // events without an attempt after a failed one
 	looked uint64 // places for queue pairs that were looked at
 	ties   ties
 	seen   []passed // the frames that have reached the ends of links in a period
@@ -85,8 +85,8 @@ func (s *skipper) try() {
 	s.after = n.stats.Events + s.wait
 }
 
-// anchor returns the queue pair that has most packets left, or nil if it has few, and how many packets each of its
-// acknowledgements is for. It has looked at so many places for queue pairs.
+// anchor returns the queue pair that has most packets left, or nil if it has few, and every, the number of packets
+// that each of its acknowledgements covers. looked is the number of places for queue pairs that it has searched.
 func (s *skipper) anchor() (most *virtrnic.QP, every, looked int) {
 	packets := uint64(skipFrom)
 	for i := range s.net.nodes {
@@ -101,7 +101,7 @@ func (s *skipper) anchor() (most *virtrnic.QP, every, looked int) {
 	return most, max(1, s.net.cfg.NIC.AckEvery), looked
 }
 
-// unfit returns what keeps the lab from leaving out anything now, or an empty text.
+// unfit returns the reason why the lab cannot leave out anything now, or an empty text.
 func (s *skipper) unfit() string {
 	n := s.net
 	s.why = ""
@@ -120,7 +120,7 @@ func (s *skipper) unfit() string {
 	return s.why
 }
 
-// fail says why nothing is left out.
+// fail records the reason why nothing is left out, and returns false.
 func (s *skipper) fail(why string) bool {
 	s.why = why
 	return false
@@ -238,8 +238,8 @@ func (s *skipper) leave() bool {
 	return true
 }
 
-// extend brings the digests of links to the end of so many periods: those of a few links abreast, because each step of one
-// waits for the step before.
+// extend brings the digests of links to the end of the given number of periods: those of a few links
+// abreast, because each step of one waits for the step before.
 func (s *skipper) extend(periods int64, period vtime.Duration) {
 	n := s.net
 	if n.cfg.NoDigest {
@@ -315,7 +315,8 @@ func (n *Net) probe(p *machine.Probe, s *skipper) {
 // fromSwitch reports whether the link at a place begins at a switch.
 func (n *Net) fromSwitch(place int) bool { return n.nodes[n.ports[place].node].sw != nil }
 
-// probeEvents visits the queue. Arrivals and starts move; all others stay, and what is left out ends before them.
+// probeEvents visits the queue. Arrivals and starts move; all others stay, and the periods left out end before
+// them.
 func (s *skipper) probeEvents(p *machine.Probe) {
 	n := s.net
 	all := s.events[:0]

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// skipLab is a lab drawn by seed, and what is sent in it.
+// skipLab is a lab drawn by seed, and its traffic.
 type skipLab struct {
 	what  string
 	cfg   sim.Config
@@ -91,7 +91,7 @@ func drawSkipLab(t *testing.T, seed uint64) (l skipLab) {
 
 func r2(seed uint64) int { return int(seed % 2) }
 
-// everySo loses each packet of so many.
+// everySo loses one packet in every.
 type everySo struct {
 	count *int
 	every int
@@ -121,7 +121,7 @@ func stray(n *sim.Net) func(now vtime.Time) {
 	return send
 }
 
-// outcome is all that a run shows of itself.
+// outcome returns all outputs of a run as text.
 func (l *skipLab) outcome(t *testing.T, skip bool) (all string, s sim.Stats) {
 	t.Helper()
 	c := l.cfg
@@ -160,7 +160,7 @@ func (l *skipLab) outcome(t *testing.T, skip bool) (all string, s sim.Stats) {
 }
 
 // TestSkip: a run from which periods are left out is the run in which nothing is, in every digest, counter and
-// instant. It says how often there were periods.
+// instant. It counts the periods.
 func TestSkip(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {

@@ -120,8 +120,8 @@ func (u *unlike) fields(path string, a, b reflect.Value) string {
 	return ""
 }
 
-// TestSkipState: at instants in the middle of runs all that a lab holds, in every field of every node and link, is what
-// it holds if nothing has been left out; and so are the events that are to come.
+// TestSkipState: at instants in the middle of runs every field of every node and link has the value of a run without
+// skips; and so do the pending events.
 func TestSkipState(t *testing.T) {
 	compared, skipped := 0, 0
 	for seed := range uint64(40) {

@@ -1,8 +1,8 @@
 package sim
 
 // The simulator's promises in whole labs: one seed is one run, and the checker finds no broken
-// invariant. The flows beside the ranks outlive them, of which only a test of this package can
-// tell the check for what jobs leave.
+// invariant. The flows beside the ranks outlive them; only a test of this package can exempt them from
+// the check for leftover objects.
 
 import (
 	"encoding/json"
@@ -42,11 +42,11 @@ type trial struct {
 	loss, dup, late, corrupt float64
 	irn                      *virtrnic.IRN
 
-	// The fabric, and what goes on beside the broadcasts.
+	// The fabric, and the traffic beside the broadcasts.
 	sw     fabric.Switch
 	nic    virtrnic.Settings
 	set    string // of congestion control
-	tight  bool   // buffers are hardly larger than what PFC sets aside
+	tight  bool   // buffers are hardly larger than PFC's reserve
 	vlan   uint16
 	pauses map[int][]simlab.PauseStep // by host
 	writes *simlab.GroupWrites        // nil: none
@@ -144,7 +144,7 @@ func drawTrial(t testing.TB, seed uint64) trial {
 	return v
 }
 
-// drawSwitches draws buffers, thresholds, marking, scheduling and what serves groups.
+// drawSwitches draws buffers, thresholds, marking, scheduling and the units that serve groups.
 func (v *trial) drawSwitches(r *rand.Rand) {
 	sw := &v.sw
 	sw.Buffer = 16 << 20
@@ -210,7 +210,7 @@ func (v *trial) drawNICs(t testing.TB, r *rand.Rand) {
 	}
 }
 
-// outcome is what came of a trial.
+// outcome is the result of a trial.
 type outcome struct {
 	digest        uint64
 	hops, packets uint64
@@ -311,7 +311,7 @@ func (v trial) broadcast(n aLab) error {
 	return err
 }
 
-// sightings counts what the machines of a sweep did, to see that it reaches everything.
+// sightings counts the actions of the machines of a sweep, to see that it reaches everything.
 type sightings struct {
 	nic   virtrnic.Stats
 	sw    virtswitch.Stats
@@ -321,8 +321,8 @@ type sightings struct {
 	uneven []string
 }
 
-// take adds what a lab did and returns its packets: those that NICs made, and the copies
-// that switches made. Pauses and registrations of switches are not counted.
+// take adds the counters of a lab and returns its packets: those that NICs made, and the copies that
+// switches made. Pauses and registrations of switches are not counted.
 func (s *sightings) take(n aLab, g *topo.Graph) (packets uint64) {
 	if s.drops == nil {
 		s.drops = map[string]uint64{}
@@ -414,7 +414,7 @@ func (s *sightings) missing() (names []string) {
 	return names
 }
 
-// sweepSeeds is how many seeds cover sweepPackets and some to spare.
+// sweepSeeds is the number of seeds that cover sweepPackets and some to spare.
 const (
 	sweepSeeds   = 600
 	sweepPackets = 5_000_000

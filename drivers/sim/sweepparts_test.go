@@ -13,8 +13,8 @@ import (
 // sweepWorkers are the numbers of workers with which a lab of the seed sweep must be the whole.
 var sweepWorkers = []int{1, 2, 3, 8}
 
-// TestSeedSweepParts: the labs of the seed sweep, with a channel whose messages take time, come to the same end
-// whole and in parts: the same digest, hops, packets, counters and bytes, whoever works on the parts.
+// TestSeedSweepParts: the labs of the seed sweep, with a channel whose messages take time, have the same
+// outcome whole and in parts: the same digest, hops, packets, counters and bytes, with any workers.
 func TestSeedSweepParts(t *testing.T) {
 	from, count := simlab.DaySeeds(t, 90)
 	var packets, hops uint64

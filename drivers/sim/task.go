@@ -86,7 +86,7 @@ func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 	return t
 }
 
-// turn says which task runs. Other goroutines may read it.
+// turn is the task that runs. Other goroutines may read it.
 type turn struct {
 	number atomic.Uint64          // number of turns so far
 	task   atomic.Pointer[string] // name of the running task, or nil if none runs
@@ -145,7 +145,7 @@ func (n *Net) runTasks() {
 		}
 		nd := n.at(t.host.node)
 		if l := n.links.At(int(nd.first)); n.pastStarts && l.Next() <= n.now {
-			t.host.nic.Settle(n.now, 0) // arrivals, starts, timers: what starts now goes before what a rank does after the timers
+			t.host.nic.Settle(n.now, 0) // arrivals, starts, timers: frames that start now precede a rank's calls after the timers
 		}
 		n.running = t
 		n.happens()
@@ -297,8 +297,8 @@ type Job struct {
 	Keep    bool                          // leave the objects that the ranks have made, for inspection
 	Emit    func(rank int, record []byte) // called with each record of a rank; may be nil
 	Report  func(what string)             // called with each progress report of the program; may be nil
-	// Over is called once the ranks have ended and what they left is destroyed, before the fabric comes to
-	// rest. It may be nil.
+	// Over is called once the ranks have ended and their objects are destroyed, before the fabric becomes
+	// idle. It may be nil.
 	Over func(now vtime.Time)
 
 	all *roster // that of all parts of a lab; nil: it is made
@@ -337,7 +337,7 @@ func (n *Net) begin(spec Job) *job {
 	n.steps = 0
 	n.runTasks()
 	n.attend()
-	n.passLog(vtime.Never) // before what the loop handles at this instant
+	n.passLog(vtime.Never) // before events that the loop handles at this instant
 	return j
 }
 
@@ -392,7 +392,7 @@ func (j *job) finish() error {
 	return err
 }
 
-// stop unwinds the ranks that still wait, and returns what each of them waits for.
+// stop unwinds the ranks that still wait, and returns the reason of each wait.
 func (j *job) stop() (blocked []string) {
 	n := j.net
 	for _, t := range n.tasks {
@@ -424,8 +424,8 @@ func (j *job) release() error {
 	return n.Drain()
 }
 
-// abandon destroys the objects that the ranks have left, and what they have set in switches without
-// a channel. Then it calls Job.Over.
+// abandon destroys the objects that the ranks have left, and their entries in switches without a
+// channel. Then it calls Job.Over.
 func (j *job) abandon() {
 	for i, r := range j.ranks {
 		if !j.net.local(j.hosts[i]) {
@@ -453,15 +453,15 @@ func (j *job) resume(tasks []*task) {
 	}
 }
 
-// Waiting returns what most parked tasks wait for, for a progress line. It is empty if none is
-// parked.
+// Waiting returns the most frequent reason for which parked tasks wait, for a progress line. It is
+// empty if none is parked.
 func (n *Net) Waiting() string {
 	count := map[string]int{}
 	n.waits(count)
 	return rankhost.Commonest(count)
 }
 
-// waits counts what parked tasks wait for.
+// waits counts the parked tasks by the reason of their wait.
 func (n *Net) waits(count map[string]int) {
 	for _, t := range n.tasks {
 		if t.asleep && !t.done {
@@ -470,7 +470,7 @@ func (n *Net) waits(count map[string]int) {
 	}
 }
 
-// blocked returns what each task waits for that has not ended.
+// blocked returns the reason of each wait, one for each task that has not ended.
 func (n *Net) blocked() (all []string) {
 	for _, t := range n.tasks {
 		if !t.done {

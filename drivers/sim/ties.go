@@ -28,7 +28,7 @@ type ties struct {
 	why  string
 }
 
-// tie is a frame that has come to a switch.
+// tie is a frame that has arrived at a switch.
 type tie struct {
 	node  int
 	group uint32 // 0: it is not of a group
@@ -42,7 +42,7 @@ func (t *ties) reset(n *Net) {
 	*t = ties{net: n, at: -1, all: t.all[:0], free: t.free, held: t.held}
 }
 
-// before takes note of a frame that is about to come to the end of a link.
+// before records a frame that is about to reach the end of a link.
 func (t *ties) before(at vtime.Time, place int, f *wire.Frame) {
 	if at != t.at {
 		t.at, t.all = at, t.all[:0]
@@ -62,7 +62,7 @@ func (t *ties) before(at vtime.Time, place int, f *wire.Frame) {
 	}
 }
 
-// after looks at what the frame has done, and reports whether it might as well have come before or after the others
+// after records the effects of the frame, and reports whether it might as well have come before or after the others
 // of its instant.
 func (t *ties) after() bool {
 	x := &t.all[len(t.all)-1]

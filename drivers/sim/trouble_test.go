@@ -159,7 +159,8 @@ func (d *trouble) alike(node int, r prng.Stream) (all []int) {
 	return all
 }
 
-// broadcast runs the broadcasts, and returns their error and what their ranks recorded. over, if set, is Job.Over.
+// broadcast runs the broadcasts, and returns their error and the records of their ranks. over, if set, is
+// Job.Over.
 func (d *trouble) broadcast(t *testing.T, n interface{ Run(Job) error }, over func(now vtime.Time)) (raw []byte, records [][][]byte, err error) {
 	t.Helper()
 	if raw, err = json.Marshal(d.params); err != nil {

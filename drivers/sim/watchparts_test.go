@@ -13,8 +13,8 @@ import (
 	"github.com/mcastlab/mcastlab/traces"
 )
 
-// TestPartsWatched: the traces of a lab in parts say what the trace of the whole says, of each node: of
-// frames that leave a part, of those that stay, and of those that a fault drops at either end.
+// TestPartsWatched: the traces of a lab in parts have the lines of the trace of the whole, for each
+// node: of frames that leave a part, of those that stay, and of those that a fault drops at either end.
 func TestPartsWatched(t *testing.T) {
 	cfg := dividedConfig(t, 3)
 	watched := func() (*Config, func() string) {
