@@ -10,7 +10,7 @@ import (
 
 // Crew does the shares of a round at the same time, that of part 0 on the goroutine of the caller and
 // every other one on a goroutine of its own. It decides nothing about the order of events: a share
-// reads and writes what is its part's alone.
+// reads and writes its part's state alone.
 type Crew struct {
 	work    func(part int)
 	calls   []gate // by part: counts rounds that have begun
@@ -20,7 +20,7 @@ type Crew struct {
 	running sync.WaitGroup
 }
 
-// New returns a crew for so many parts. End must be called.
+// New returns a crew for the given number of parts. End must be called.
 func New(parts int, work func(part int)) *Crew {
 	c := &Crew{work: work, calls: make([]gate, parts)}
 	c.done.init()
@@ -63,7 +63,7 @@ type gate struct {
 	count  atomic.Uint64
 	parked atomic.Bool
 	wake   chan struct{}
-	wary   int      // of whoever waits: for how many rounds it looks less often
+	wary   int      // number of rounds for which the waiting goroutine looks less often
 	_      [64]byte // keeps the counters of different goroutines in lines of their own
 }
 
@@ -76,9 +76,9 @@ func (g *gate) add() {
 	}
 }
 
-// A goroutine looks at a gate so often before it sleeps. Rounds follow each other within some tens of microseconds, and a sleep
-// costs as much. Who has looked in vain waits for one that does not run now, as others use the processor. It would run on
-// the one on which this goroutine looks, so that for a while this looks less often.
+// Bounds of the number of times that a goroutine looks at a gate before it sleeps. Rounds follow each other within some tens of
+// microseconds, and a sleep costs as much. A goroutine whose looks were all too early waits for one that does not run now, as
+// others use the processor. That one could run on the processor of this goroutine, so that for a while this looks less often.
 const (
 	spins      = 1 << 13
 	spinsWary  = 1 << 8

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestCrew: in each round every part does its share once, and what a part has written in a round every
-// other one can read in the next.
+// TestCrew: in each round every part runs its share once, and every part can read in the next round the
+// writes of the others.
 func TestCrew(t *testing.T) {
 	for _, parts := range []int{1, 2, 3, 8} {
 		const rounds = 500

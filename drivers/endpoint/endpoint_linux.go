@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// Config describes an endpoint and what it is connected to.
+// Config describes an endpoint and its connection.
 type Config struct {
 	Interface  string
 	IP, Remote uint32 // Remote may be a group
@@ -179,7 +179,7 @@ func (e *Endpoint) Recv(ctx context.Context, buf []byte) (int, error) {
 	})
 }
 
-// work posts one work request on memory of ours and waits for its completion.
+// work posts one work request on the endpoint's own memory and waits for its completion.
 func (e *Endpoint) work(ctx context.Context, b []byte, post func(vtime.Time, virtrnic.SGE) error) (n int, err error) {
 	e.loop.Call(vtime.Never, func(now vtime.Time) {
 		var mr *virtrnic.MR

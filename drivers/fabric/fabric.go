@@ -39,8 +39,8 @@ type Spec struct {
 	QueriesRest bool
 }
 
-// Switch holds what all switches have in common: the settings of their cores, which are passed
-// on, and what the configuration of each port and switch is computed from.
+// Switch holds the parameters that all switches share: the settings of their cores, which are passed
+// on, and the inputs for the configuration of each port and switch.
 type Switch struct {
 	virtswitch.Settings
 	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
@@ -165,8 +165,8 @@ func (s *Spec) ecn(node int) virtswitch.ECNConfig {
 	return c
 }
 
-// SwitchConfig returns the configuration of a switch but for what a driver adds:
-// ports, pool, tracer. table is its row of topo.Graph.Routes.
+// SwitchConfig returns the configuration of a switch without the fields that a driver adds: ports,
+// pool, tracer. table is its row of topo.Graph.Routes.
 func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, error) {
 	n := &s.Graph.Nodes[node]
 	if len(n.Links) > virtswitch.PortsMax {
@@ -234,7 +234,7 @@ func (s *Spec) irn() *virtrnic.IRN {
 }
 
 // BDP returns the bandwidth-delay product of the fabric in bytes: RTT times the rate of the fastest
-// link. IRN allows so many bytes in flight.
+// link. IRN allows that many bytes in flight.
 func (s *Spec) BDP() int {
 	fast := s.Graph.Links[0].Rate
 	for _, l := range s.Graph.Links {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 )
 
-// TestMulticastDatagrams: a plain IP multicast group delivers to its members, and to
-// nobody else, whoever sends.
+// TestMulticastDatagrams: a plain IP multicast group delivers to its members, and to no other host,
+// from any sender.
 func TestMulticastDatagrams(t *testing.T) {
 	const ip = 224<<24 | 9
 	g, err := topo.FatTree(4, simlab.Link())

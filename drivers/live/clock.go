@@ -4,12 +4,12 @@
 // interfaces, and lab time is wall time divided by the dilation. The loop owns the
 // machine; other goroutines reach it by Call.
 //
-// Every input has a lab time of its own, which is not the time at which the process
-// got round to it: a frame arrives when its sender handed it to the kernel plus the
-// link's delay, a timer fires when it was due (but see heldNs), and a rank that wakes up acts at the
-// instant of what woke it. What a busy host makes late is therefore visible in one
-// place only, the departures: how much later than it should a frame was handed to the
-// kernel. That lag is recorded for each frame, and the fidelity of a run is judged by it.
+// Every input has a lab time of its own, which is not the time at which the process got round to it: a
+// frame arrives when its sender handed it to the kernel plus the link's delay, a timer fires when it
+// was due (but see heldNs), and a rank that wakes up acts at the instant of the event that woke it.
+// Delays of a busy host are therefore visible in one place only, the departures: the time by which a
+// frame was handed to the kernel too late. That lag is recorded for each frame, and the fidelity of a
+// run is judged by it.
 package live
 
 import (
@@ -86,7 +86,7 @@ type Monotonic struct {
 	measured int64 // when the offset was measured
 }
 
-// offsetEvery is how often the offset is measured again, because the wall clock is steered.
+// offsetEvery is the interval at which the offset is measured again, because the wall clock is steered.
 const offsetEvery = int64(time.Second)
 
 // Now returns CLOCK_MONOTONIC in nanoseconds.

@@ -93,8 +93,8 @@ func pin(tb testing.TB, core int) {
 // deaf unbinds a socket: what arrives is dropped by the kernel.
 func deaf(b *testing.B, fd int) { must(b, unix.Close(fd)) }
 
-// generate sends the same frames over and over, from a core of its own, until stop is
-// set, and counts what the kernel took.
+// generate sends the same frames over and over, from a core of its own, until stop is set, and counts
+// the frames that the kernel took.
 func generate(b *testing.B, io IO, frames [][]byte, stop *atomic.Bool) (sent *atomic.Uint64, ended chan struct{}) {
 	sent, ended = new(atomic.Uint64), make(chan struct{})
 	go func() {
@@ -144,8 +144,8 @@ func stream(dst uint32, payload int) (frames [][]byte) {
 	return frames
 }
 
-// BenchmarkRaw is what the kernel does: sendmmsg into a veth on one core, recvmmsg out of it
-// on the other.
+// BenchmarkRaw measures the kernel alone: sendmmsg into a veth on one core, recvmmsg out of it on the
+// other.
 func BenchmarkRaw(b *testing.B) {
 	for _, trains := range []bool{false, true} {
 		b.Run(map[bool]string{false: "frames", true: "trains"}[trains], func(b *testing.B) {
@@ -170,8 +170,8 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkHop is one hop of a switch: the generator keeps one core busy, the switch the
-// other, which also pays for what the kernel does with the frames it sends.
+// BenchmarkHop is one hop of a switch: the generator keeps one core busy, the switch the other, which
+// also pays for the kernel's work on the frames it sends.
 func BenchmarkHop(b *testing.B) {
 	for _, trains := range []bool{false, true} {
 		for _, out := range []int{1, 4} {
@@ -372,8 +372,8 @@ func benchNIC(b *testing.B, io IO, i, size int) *endpoint {
 	return e
 }
 
-// BenchmarkPacing sends frames at a tenth of what the host can and says by how much each
-// was late, and how far the rate over 100 ms was off.
+// BenchmarkPacing sends frames at a tenth of the host's rate and reports the delay of each, and the
+// error of the rate over 100 ms.
 func BenchmarkPacing(b *testing.B) {
 	near, far := veths(b, 1, false)
 	ends := [2]*endpoint{benchNIC(b, NewIO(near[0], false), 0, 1<<20), benchNIC(b, NewIO(far[0], false), 1, 1<<20)}

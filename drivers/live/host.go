@@ -121,7 +121,7 @@ func (h *Host) proceed(t *task) {
 	h.calls.leave(t.name)
 }
 
-// stopWait is how much wall time a program has to end.
+// stopWait is the wall time that a program has to end.
 const stopWait = 3 * time.Second
 
 // Stop makes every task unwind, now or when it next blocks in package rank, and reports
@@ -290,7 +290,7 @@ func (h *Host) Tasks() int {
 	return h.tasks
 }
 
-// Waiting returns what each of the host's tasks waits for.
+// Waiting returns the reason of each task's wait.
 func (h *Host) Waiting() (why []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -82,9 +82,9 @@ func testHost(t *testing.T) (l *Loop, h *Host, end func()) {
 	}
 }
 
-// TestParkBeside: a task that waits for a word from outside the lab goes on when it comes, also
-// if that was before it parked, and when a request of the host fails; other news leave it
-// alone. Meanwhile the host rests, and says who waits for what.
+// TestParkBeside: a task that waits for a message from outside the lab resumes when it arrives, also if
+// that was before it parked, and when a request of the host fails; other news leave it alone. Meanwhile
+// the host is idle, and lists the waits of its tasks.
 func TestParkBeside(t *testing.T) {
 	l, h, end := testHost(t)
 	defer end()

@@ -7,8 +7,7 @@ import "github.com/HdrHistogram/hdrhistogram-go"
 // lagMaxNs is the largest lag that is recorded exactly: a minute.
 const lagMaxNs = 60e9
 
-// Lag records by how much inputs and departures were late, in nanoseconds of wall time, to two
-// digits.
+// Lag records the delays of inputs and departures, in nanoseconds of wall time, to two digits.
 type Lag struct {
 	Sent  *hdrhistogram.Histogram // frames handed to the kernel
 	Acted *hdrhistogram.Histogram // acts of ranks, against their lab time

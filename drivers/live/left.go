@@ -13,9 +13,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Left is the state of a halted loop from which a loop in another process goes on: its clock,
-// and the frames that have not reached its machine. Frames that arrive in between wait in the
-// kernel.
+// Left is the state of a halted loop from which a loop in another process continues: its clock, and the
+// frames that have not reached its machine. Frames that arrive in between wait in the kernel.
 type Left struct {
 	Last        vtime.Time // lab time of the last input
 	Rate        Rate

@@ -45,7 +45,7 @@ type Loop struct {
 	mu     sync.Mutex
 	clock  Clock
 	m      machine.Machine
-	wires  machine.Links       // by port: its transmitter and what that is sending
+	wires  machine.Links       // by port: its transmitter and the frames that it is sending
 	links  []link              // by port: what comes in, and the interface
 	watch  machine.Watcher     // nil: none
 	late   queue.Heap[arrival] // frames that a fault delays
@@ -74,7 +74,7 @@ type link struct {
 	counts LinkStats
 }
 
-// LinkStats counts what passed one port of a node.
+// LinkStats counts the frames at one port of a node.
 type LinkStats struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64
@@ -342,9 +342,10 @@ func (l *Loop) handle(now vtime.Time) {
 	}
 }
 
-// heldNs is by how much a timer is late that fires when it is handled and not when it was due, and after the frames that
-// have come until then: whoever stood still for so long may not conclude that the others did not answer. Otherwise each
-// retry of a queue pair would run out in turn before a frame of the others, who may have been held too, is looked at.
+// heldNs is the delay from which on a timer fires when it is handled and not when it was due, and after the frames that
+// have arrived until then: a process that stood still for that long may not conclude that the others did not answer.
+// Otherwise each retry of a queue pair would run out in turn before a frame of the others, who may have been held too,
+// is looked at.
 const heldNs = 50e6
 
 // arrive applies the link's fault, if there is one, and hands the frame to the machine.
@@ -420,9 +421,8 @@ func (l *Loop) queue(k *link, fl machine.Flight, delay vtime.Duration) {
 	l.pool.Put(fl.Frame)
 }
 
-// flush hands a port's batch to the kernel, records by how much each frame is late, and
-// reports whether the kernel took any. Frames that the kernel has no room for are tried again
-// at the next turn, in order.
+// flush hands a port's batch to the kernel, records the delay of each frame, and reports whether the
+// kernel took any. Frames that the kernel has no room for are tried again at the next turn, in order.
 func (l *Loop) flush(i int, k *link) (some bool) {
 	sent, err := k.io.Send(k.out)
 	if err != nil && l.err == nil {
@@ -504,7 +504,8 @@ func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
 	l.calls = slices.Insert(l.calls, i, call{at, f})
 }
 
-// Arrived returns how many frames have arrived at a port. It must be called from within Call or At.
+// Arrived returns the number of frames that have arrived at a port. It must be called from within Call
+// or At.
 func (l *Loop) Arrived(port int) uint64 { return l.links[port].counts.Received }
 
 // Rate returns the clock's current rate.
@@ -537,7 +538,7 @@ func (l *Loop) SetAlarm(at vtime.Time) {
 	}
 }
 
-// Stats returns the counters of each port, and how many frames the loop itself holds.
+// Stats returns the counters of each port, and the number of frames that the loop itself holds.
 func (l *Loop) Stats() (links []LinkStats, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -147,7 +147,7 @@ func still(t *testing.T, size int, loss float64) (a, b *endpoint) {
 	return both[0], both[1]
 }
 
-// start hands the NIC to the loop; completions are told.
+// start hands the NIC to the loop; completions call back.
 func (e *endpoint) start() {
 	seen := uint64(0)
 	e.loop.Start(e.nic, func(vtime.Time) vtime.Time {
@@ -272,7 +272,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// TestRates: a rate that has been announced is told beside the current one until its instant, and alone from then on.
+// TestRates: a rate that has been announced is returned beside the current one until its instant, and alone from then
+// on.
 func TestRates(t *testing.T) {
 	mono, err := NewMonotonic()
 	if err != nil {
@@ -320,9 +321,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestLateCall: what a rank does at an instant that its machine has passed is done later,
-// and by how much is recorded: a host without processor time is not to be taken for a
-// network that is slow.
+// TestLateCall: a rank's call at an instant that its machine has passed is made later, and the delay is
+// recorded: a host without processor time must not look like a slow network.
 func TestLateCall(t *testing.T) {
 	a, _ := pair(t, 1000, 0)
 	a.loop.Call(vtime.Never, func(vtime.Time) {})
@@ -337,7 +337,7 @@ func TestLateCall(t *testing.T) {
 }
 
 // TestHeld: a loop that gets no processor time while a timer runs out several times over takes it for one time, as
-// nobody can have answered, and looks at what came first.
+// no peer can have answered, and handles the earlier frames first.
 func TestHeld(t *testing.T) {
 	const rto = 134217728 * vtime.Nanosecond // connectMTU
 	for _, answered := range []bool{false, true} {

@@ -80,8 +80,8 @@ func receive(fd int, m []mmsghdr) (n int, err error) {
 	return 0, fmt.Errorf("receive frames: %w", e)
 }
 
-// send hands messages to the kernel and returns how many it took. full means that the kernel
-// has no room at the moment, gone that the link no longer exists.
+// send hands messages to the kernel and returns the number that it took. full means that the kernel has
+// no room at the moment, gone that the link no longer exists.
 func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
 	for {
 		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
@@ -99,7 +99,7 @@ func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
 	}
 }
 
-// Send hands frames to the kernel, in order, and returns how many it took: fewer than all only
+// Send hands frames to the kernel, in order, and returns the number that it took: fewer than all only
 // if it has no room at the moment.
 func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 	for sent < len(frames) {
@@ -120,11 +120,11 @@ func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 	return sent, nil
 }
 
-// Cut returns how many frames were sent after the link was removed.
+// Cut returns the number of frames that were sent after the link was removed.
 func (p *Packet) Cut() uint64 { return p.cut }
 
-// Drops returns how many frames the kernel dropped for lack of room in the socket,
-// since it was opened.
+// Drops returns the number of frames that the kernel dropped for lack of room in the socket, since it
+// was opened.
 func (p *Packet) Drops() uint64 {
 	// Reading the statistics clears them.
 	if s, err := unix.GetsockoptTpacketStats(p.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {

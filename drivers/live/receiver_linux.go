@@ -38,7 +38,7 @@ func (r *Receiver) NewTrains(fd int) *Trains {
 	return newTrains(fd, r.trains)
 }
 
-// packetInbox is where a call to the kernel puts single frames.
+// packetInbox is the memory into which a call to the kernel puts single frames.
 type packetInbox struct {
 	rx   [batch]mmsghdr
 	rxIO [batch]unix.Iovec
@@ -58,7 +58,7 @@ func newPacketInbox() *packetInbox {
 	return p
 }
 
-// trainInbox is where a call to the kernel puts trains.
+// trainInbox is the memory into which a call to the kernel puts trains.
 type trainInbox struct {
 	rx   [trainBatch]mmsghdr
 	rxIO [trainBatch]unix.Iovec

@@ -25,8 +25,8 @@ func plant(t *testing.T, fd, at int) {
 	}
 }
 
-// TestStoppedLoop: calls of all kinds, which go on while a loop is stopped and after that, are
-// refused, and leave alone what has got the numbers of the loop's descriptors since.
+// TestStoppedLoop: calls of all kinds, which continue while a loop is stopped and after that, are
+// refused, and do not touch files that have got the numbers of the loop's descriptors since.
 func TestStoppedLoop(t *testing.T) {
 	for range 20 {
 		stoppedLoop(t)
@@ -66,7 +66,7 @@ func stoppedLoop(t *testing.T) {
 			}
 		})
 	}
-	more := func(calls int64) { // lets the callers make so many calls more together
+	more := func(calls int64) { // lets the callers make that many calls more together
 		for target := made.Load() + calls; made.Load() < target; {
 			runtime.Gosched()
 		}

@@ -11,15 +11,15 @@ import (
 
 // Bounds of a train.
 const (
-	// TrainMax is how many frames one train has at the most: what the kernel takes.
+	// TrainMax is the largest number of frames of a train, a limit of the kernel.
 	TrainMax = 64
 	// trainBytes is the longest train: one IP packet.
 	trainBytes = 1<<16 - 1
-	// trainHeads4 and 6 are how much of each frame the train's first one stands for:
-	// Ethernet, IP and UDP.
+	// trainHeads4 and 6 are the bytes of each frame that the train's first one stands for: Ethernet, IP
+	// and UDP.
 	trainHeads4 = wire.EthernetLen + wire.IPv4Len + wire.UDPLen
 	trainHeads6 = wire.EthernetLen + wire.IPv6Len + wire.UDPLen
-	// trainBatch is how many trains one system call moves.
+	// trainBatch is the number of trains that one system call moves.
 	trainBatch = 8
 	// vnetLen is the kernel's struct virtio_net_hdr.
 	vnetLen = 10
@@ -157,7 +157,7 @@ func idOf(h []byte) uint16 {
 	return binary.BigEndian.Uint16(h[18:20])
 }
 
-// setHeads writes what differs between the frames of a train: lengths, identification and
+// setHeads writes the fields that differ between the frames of a train: lengths, identification and
 // checksums, for n bytes after UDP's header.
 func setHeads(h []byte, n int, id uint16) {
 	if len(h) == trainHeads6 {
@@ -211,7 +211,7 @@ func (t *Trains) Send(frames [][]byte) (sent int, err error) {
 	return sent, nil
 }
 
-// couple makes trains of the first frames, in order, at most trainBatch, and returns how many.
+// couple makes trains of the first frames, in order, at most trainBatch, and returns their number.
 func (t *Trains) couple(frames [][]byte) (trains int) {
 	t.txIO, t.heads = t.txIO[:0], t.heads[:0]
 	for len(frames) > 0 && trains < batch && len(t.txIO)+2+TrainMax <= cap(t.txIO) {
@@ -260,8 +260,8 @@ func (t *Trains) add(b []byte) {
 	t.txIO = append(t.txIO, v)
 }
 
-// trainLen returns how many of the first frames may travel as one train: of one flow and
-// size (the last may be shorter), with identifications that count up.
+// trainLen returns the number of the first frames that may travel as one train: of one flow and size
+// (the last may be shorter), with identifications that count up.
 func trainLen(frames [][]byte) (k int) {
 	first := frames[0]
 	heads := headsOf(first)

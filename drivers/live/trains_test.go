@@ -57,7 +57,7 @@ func registrations(pool *wire.Pool, n int) (all [][]byte) {
 	return all
 }
 
-// message returns what the kernel would hand the other end for train i.
+// message returns the kernel's message to the other end for train i.
 func (t *Trains) message(i int) (b []byte) {
 	m := &t.tx[i].hdr
 	for _, v := range unsafe.Slice(m.Iov, m.Iovlen) {
@@ -123,8 +123,8 @@ func TestTrains(t *testing.T) {
 	}
 }
 
-// TestTrainLength: a run of equal frames is one train, up to what one IP packet holds; a
-// frame of another flow, mark or identification begins another.
+// TestTrainLength: a run of equal frames is one train, up to the size of one IP packet; a frame of
+// another flow, mark or identification begins another.
 func TestTrainLength(t *testing.T) {
 	var pool wire.Pool
 	run := func(n, payload int, from wire.PSN, change ...func(*wire.Flow)) (f [][]byte) {

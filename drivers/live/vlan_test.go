@@ -30,7 +30,7 @@ func auxdata(status uint32, tci uint16) []byte {
 	return binary.NativeEndian.AppendUint16(b, 0x8100)
 }
 
-// TestTagComesBack: a frame whose tag the kernel has taken out is what was sent, as a frame
+// TestTagComesBack: a frame whose tag the kernel has taken out is restored as it was sent, as a frame
 // and behind the header of a train; one without a tag is left alone.
 func TestTagComesBack(t *testing.T) {
 	var pool wire.Pool

@@ -10,11 +10,11 @@ import (
 
 // Limits of waiting.
 const (
-	// spinNs is how long before a deadline the loop stops sleeping: a sleep ends some
-	// 20 to 60 us late.
+	// spinNs is the time before a deadline at which the loop stops sleeping: a sleep ends some 20 to 60
+	// us late.
 	spinNs = 15_000
-	// rawNs is how long a wait may be in which the thread keeps its place in Go's
-	// scheduler. Waking such a thread costs a sixth, with dozens of processes on a core.
+	// rawNs is the longest wait in which the thread keeps its place in Go's scheduler. Waking such a
+	// thread costs a sixth, with dozens of processes on a core.
 	rawNs = 50_000_000
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// transcripts is where the texts behind a Digest go.
+// transcripts is the folder for the texts behind a Digest.
 var transcripts = flag.String("transcripts", "", "folder to write the transcripts of sweeps to, to compare those of two versions")
 
 // Digest stands for transcripts that are too long, or too many, to be golden files: a line

@@ -45,9 +45,9 @@ type request struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// ioctl asks for what data begins with. The address stays a pointer until the call: a number
-// would go on naming the old place when a growing stack moves what it points to, and the
-// kernel's answer would be lost.
+// ioctl makes the ethtool request with which data begins. The address stays a pointer until the call: a
+// number would still name the old place when a growing stack moves the data, and the kernel's answer
+// would be lost.
 func (s features) ioctl(name string, data unsafe.Pointer) error {
 	r := request{data: data}
 	if len(name) >= len(r.name) {
@@ -89,7 +89,7 @@ func (s features) names(name string) ([]string, error) {
 	return all, nil
 }
 
-// words is how many words of 32 bits hold a bit for each of n features.
+// words returns the number of words of 32 bits that hold a bit for each of n features.
 func words(n int) int { return (n + 31) / 32 }
 
 // read returns the features of an interface by name.

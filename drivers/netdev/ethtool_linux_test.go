@@ -10,7 +10,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 )
 
-// grow calls f with so many frames of its own kind on the stack below it.
+// grow calls f with that many frames of its own kind on the stack below it.
 func grow(frames int, f func()) byte {
 	var room [48]byte // a step small enough that some depth ends right before the stack does
 	if frames == 0 {
@@ -37,8 +37,8 @@ func onGrowingStacks(n int, f func() error) error {
 	return errs[i]
 }
 
-// TestFeaturesOnGrowingStacks: what the kernel says of an interface arrives wherever the
-// caller's stack has gone by then, and what it is told gets there.
+// TestFeaturesOnGrowingStacks: the kernel's answers about an interface arrive wherever the caller's
+// stack has moved by then, and requests reach the kernel.
 func TestFeaturesOnGrowingStacks(t *testing.T) {
 	e, err := openFeatures()
 	if err != nil {

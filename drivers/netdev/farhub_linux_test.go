@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReachBy: a bridge passes what a node sends to all machines, and what has come from one to its nodes, and to no other machine.
+// TestReachBy: a bridge passes frames of a node to all machines, and frames from a machine to its nodes, and to no other machine.
 func TestReachBy(t *testing.T) {
 	node, _ := space(t)
 	n, err := PrivateHub()
@@ -69,7 +69,7 @@ func TestReachBy(t *testing.T) {
 			}
 			look()
 		}
-		look() // for what comes where it should not
+		look() // for frames at the wrong place
 		if !slices.Equal(came, want) {
 			t.Errorf("what end %d sends comes at %v, want %v", from, came, want)
 		}

@@ -24,7 +24,7 @@ const Management = "mgmt0"
 // hub is the bridge.
 const hub = "hub"
 
-// PortsMax is how many ports the kernel gives a bridge.
+// PortsMax is the number of ports that the kernel gives a bridge.
 const PortsMax = 1023
 
 // OpenHub opens the management network that a file holds. One whose making was interrupted is none.

@@ -45,7 +45,8 @@ func Open(pid int) (*Namespace, error) {
 	return hold(fd, path)
 }
 
-// hold returns the namespace of a descriptor, which it takes over. By that it is found even when the process has gone.
+// hold returns the namespace of a descriptor, which it takes over. The descriptor finds it even after the process has
+// ended.
 func hold(fd netns.NsHandle, path string) (*Namespace, error) {
 	nl, err := netlink.NewHandleAt(fd, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -150,7 +151,7 @@ func (n *Namespace) Ports(ports int) (up []bool, err error) {
 	return up, nil
 }
 
-// dumpsMax is how often a list that the kernel could not finish is asked for.
+// dumpsMax is the number of requests for a list that the kernel could not finish.
 const dumpsMax = 8
 
 // whole requests a list until it is complete: a list that changed while the kernel wrote it may
@@ -203,7 +204,7 @@ func (n *Namespace) Prepare() error {
 	})
 }
 
-// receiveBuffer is how many bytes of frames may wait in a socket.
+// receiveBuffer is the number of bytes of frames that may wait in a socket.
 const receiveBuffer = 8 << 20
 
 // Sockets opens a raw socket on each end, in order, all in one namespace. They see received
@@ -274,7 +275,7 @@ func socket(index int, name string, more []option) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), name)
 	for _, o := range append([]option{
 		{"SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
-		{"PACKET_AUXDATA", unix.SOL_PACKET, unix.PACKET_AUXDATA, 1}, // the kernel takes VLAN tags out of what comes in
+		{"PACKET_AUXDATA", unix.SOL_PACKET, unix.PACKET_AUXDATA, 1}, // the kernel takes VLAN tags out of arriving frames
 		{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
 		{"SO_SNDBUFFORCE", unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, receiveBuffer},
 	}, more...) {

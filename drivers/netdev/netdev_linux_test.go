@@ -49,8 +49,8 @@ func end(n *Namespace, port int, name string) End {
 	return End{NS: n, Port: port, Alias: "lab " + name, MAC: net.HardwareAddr{2, 0, 10, 0, 0, byte(port + 1)}}
 }
 
-// TestJoin: a link is there at both ends, as it should be, and was never in the namespace
-// of whoever made it: that of the host, which another stands for here.
+// TestJoin: a link exists at both ends with its settings, and was never in the namespace of its maker:
+// that of the host, which another stands for here.
 func TestJoin(t *testing.T) {
 	host, _ := space(t)
 	na, _ := space(t)
@@ -135,8 +135,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestSockets: what a node sends is what crosses the link: no offload is left on, but for
-// trains those that they need. No thread stays behind in the node's namespace.
+// TestSockets: a node's frames cross the link unchanged: no offload is left on, except those that
+// trains need. No thread stays behind in the node's namespace.
 func TestSockets(t *testing.T) {
 	for _, trains := range []bool{false, true} {
 		na, _ := space(t)
@@ -192,8 +192,8 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// TestHeld: a namespace that is open stays the one it was when its process has gone, and
-// is not taken for that of another.
+// TestHeld: a namespace that is open stays the same after its process has ended, and is not taken for
+// that of another.
 func TestHeld(t *testing.T) {
 	na, process := space(t)
 	nb, other := space(t)

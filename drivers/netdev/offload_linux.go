@@ -7,9 +7,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 )
 
-// offloads are the kernel's ways of letting one buffer stand for several frames, or of
-// leaving a checksum to hardware. With all of them off, what a node sends is what crosses
-// the link, byte for byte.
+// offloads are the kernel's ways of letting one buffer stand for several frames, or of leaving a
+// checksum to hardware. With all of them off, a node's frames cross the link byte for byte.
 var offloads = []string{
 	"tx-checksum-ip-generic", "tx-generic-segmentation", "tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp6-segmentation",
 	"tx-udp-segmentation", "tx-udp_tnl-segmentation", "rx-gro", "rx-gro-list", "rx-udp-gro-forwarding", "rx-lro",

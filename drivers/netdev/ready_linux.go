@@ -20,7 +20,7 @@ const readyWait = 2 * time.Minute
 func (n *Namespace) ready(name, alias string) error {
 	begin := time.Now()
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		l, err := n.nl.LinkByName(name) // newer kernels do the worker's work for whoever asks
+		l, err := n.nl.LinkByName(name) // newer kernels do the worker's work for each caller
 		if err != nil {
 			return fmt.Errorf("find interface of %s: %w", alias, err)
 		}

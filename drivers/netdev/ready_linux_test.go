@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFirstFrame: what has been joined carries the first frame in each direction, whichever end came up first; and what has been attached to a
-// management network is attached at once. To ask the kernel about an end would make it operational, so the frames come first.
+// TestFirstFrame: a new link carries the first frame in each direction, whichever end came up first; and an interface is attached to a
+// management network without delay. To ask the kernel about an end would make it operational, so the frames come first.
 func TestFirstFrame(t *testing.T) {
 	na, _ := space(t)
 	nb, _ := space(t)

@@ -2,15 +2,16 @@ package window
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// Grantee is a part's own end of the Ledger: what it has passed, and so which frames cannot be. The zero value has passed nothing.
+// Grantee is a part's own end of the Ledger: the instant that it has passed, and so the frames that are invalid. The zero value
+// has passed nothing.
 //
-// A part may have been granted much more than it had events for: all others had theirs, such as a timer, far away. What it was
-// granted beyond its events does not bind it when programs go on for what has come from outside the lab (Ledger.Allow): from
-// there, which is before all that parts had announced, frames may come.
+// A part may have been granted much more than it had events for: all others had theirs, such as a timer, far away. The grant
+// beyond its events does not bind it when programs resume after input from outside the lab (Ledger.Allow): from there, which is
+// before all that parts had announced, frames may come.
 type Grantee struct {
 	bound vtime.Time // all events before it have been handled
 	floor vtime.Time // of the grant: no neighbour can have sent a frame that arrives before it
-	look  vtime.Time // the latest at which programs have gone on
+	look  vtime.Time // the latest at which programs have resumed
 }
 
 // Begin begins a grant, before any frame is taken: floor is Ledger.Floor, look when programs have last gone on, here or elsewhere.
@@ -20,7 +21,7 @@ func (g *Grantee) Begin(floor, look vtime.Time) {
 	}
 }
 
-// Allow lets programs of the part go on at an instant: it is Ledger.Allow.
+// Allow lets programs of the part resume at an instant: it is Ledger.Allow.
 func (g *Grantee) Allow(at vtime.Time) { g.bound = min(g.bound, at) }
 
 // Soonest returns when a frame can arrive at the earliest that the part has not taken yet.
@@ -29,5 +30,5 @@ func (g *Grantee) Soonest() vtime.Time { return max(g.bound, g.floor) }
 // Advanced notes that the part has handled all events before bound, and that next is the first after them.
 func (g *Grantee) Advanced(bound, next vtime.Time) { g.bound = max(g.bound, min(bound, next)) }
 
-// Rest notes that the part is at an instant, which may come before what it was granted.
+// Rest records that the part is at an instant, which may be before its grant.
 func (g *Grantee) Rest(at vtime.Time) { g.bound = at }

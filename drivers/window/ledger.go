@@ -6,8 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Ledger is the account that a coordinator keeps of parts that are processes of their own. It says when
-// the next event of each part is, for the bounds, and it checks each report of a part after a round.
+// Ledger is the account that a coordinator keeps of parts that are processes of their own. It has the instant of
+// each part's next event, for the bounds, and it checks each report of a part after a round.
 //
 // # Why the bounds hold
 //
@@ -51,7 +51,7 @@ type Ledger struct {
 	granted []int // of the round
 }
 
-// account is what the ledger has of one part.
+// account is the ledger's state of one part.
 type account struct {
 	name   string
 	far    []Far
@@ -64,7 +64,7 @@ type account struct {
 	floor   vtime.Time // what it may report as its next event, at the earliest
 }
 
-// Far is what is at the far end of a port.
+// Far is the node at the far end of a port, with its delay.
 type Far struct {
 	Part, Port int
 
@@ -72,7 +72,7 @@ type Far struct {
 	Delay vtime.Duration
 }
 
-// behindMax is how many rounds may bring frames to a port before the part takes them.
+// behindMax is the number of rounds that may bring frames to a port before the part takes them.
 const behindMax = 4
 
 // NewLedger returns the ledger of parts without events. names are for errors; far[i] are the far ends of the
@@ -106,7 +106,7 @@ func (l *Ledger) Grant(part int) {
 }
 
 // Allow lets a part that has a grant begin something at an instant, which may be before its next event. No part may have
-// handled an event there, nor hold to what it has been granted beyond.
+// handled an event there, nor use its grant beyond.
 func (l *Ledger) Allow(part int, at vtime.Time) {
 	l.parts[part].from = min(l.parts[part].from, at)
 }
@@ -141,12 +141,12 @@ func (l *Ledger) Run() {
 	}
 }
 
-// Floor returns what a part that has a grant may report as its next event at the earliest. It also takes no frame
-// that arrives before.
+// Floor returns the earliest instant that a part with a grant may report as its next event. The part also takes
+// no frame that arrives before.
 func (l *Ledger) Floor(part int) vtime.Time { return l.parts[part].floor }
 
-// Report takes down what a part reports after a round: its next event, and when the first of the frames arrives
-// that it has sent on each port, vtime.Never if it has sent none. The error says what cannot be.
+// Report records a part's report after a round: its next event, and the arrival of the first frame that it has
+// sent on each port, vtime.Never if it has sent none. The error names the impossible value.
 func (l *Ledger) Report(part int, next vtime.Time, first func(port int) vtime.Time) error {
 	a := &l.parts[part]
 	if a.next = next; next < a.floor {

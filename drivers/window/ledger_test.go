@@ -18,7 +18,7 @@ import (
 type modelEvent struct {
 	at   vtime.Time
 	id   uint64
-	left int // how many events in a row may still follow
+	left int // events in a row that may still follow
 }
 
 func (e modelEvent) compare(o modelEvent) int {
@@ -49,7 +49,7 @@ type modelRun struct {
 	calls  []vtime.Time // of the fault timeline
 	starts int          // frames that a part sends on all ports in a round
 
-	looks    int        // how often programs may still go on for what has come from outside the lab
+	looks    int        // times that programs may still resume after input from outside the lab
 	look     vtime.Time // when they last did
 	edge     vtime.Time
 	injected [][]modelEvent // by part, what they did then
@@ -222,8 +222,8 @@ func (m *modelRun) idle() bool {
 	return true
 }
 
-// lookOutside has programs of some parts look whether they can go on, and some of these go on, at an instant that no part has passed.
-// What they do is the lab's as if it had been known from the start.
+// lookOutside has programs of some parts check their conditions, and some of these resume, at an instant that no part has passed.
+// Their events belong to the lab as if they had been known from the start.
 func (m *modelRun) lookOutside() {
 	m.looks--
 	for _, p := range m.parts {
@@ -369,7 +369,7 @@ func (m *modelRun) Reply(vtime.Time, outofband.Reply) {}
 // SetEntry implements Parts.
 func (m *modelRun) SetEntry(vtime.Time, wire.MulticastEntry) {}
 
-// run runs the model, and returns what each part has handled, in order.
+// run runs the model, and returns the events of each part, in order.
 func (m *modelRun) run() ([][]modelEvent, error) {
 	channel := NewChannel(Order{Bits: 1}, 1, outofband.NewServer(0, nil, outofband.Lab{}))
 	_, err := NewPlan(len(m.parts)+1, m.paths()).Drain(m, channel, modelSchedule{m})
@@ -420,9 +420,9 @@ func (m *modelRun) alone(injected [][]modelEvent) (logs [][]modelEvent) {
 
 const modelRuns = 500
 
-// TestLedger: on random graphs, some of whose parts have a timer far away, whatever overtakes what within a round, all reports of honest parts pass, no frame arrives before
-// a bound, and the parts handle what they handle undivided; so also where programs go on for what has come from outside the lab. In some runs a part reports what is below all that was known of it,
-// down to the floor itself: no higher one would do.
+// TestLedger: on random graphs, some of whose parts have a timer far away, whatever overtakes what within a round, all reports of honest parts pass, no frame arrives before a bound, and the parts
+// handle what they handle undivided; so also where programs resume after input from outside the lab. In some runs a part reports an instant below all known ones, down to the floor itself: no
+// higher floor would do.
 func TestLedger(t *testing.T) {
 	earlier, least, events, back := 0, 0, 0, 0
 	for seed := range uint64(modelRuns) {

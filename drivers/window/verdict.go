@@ -5,15 +5,14 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// A run ends when nothing is left that happens. Faults that recur for ever, and pauses that are
-// renewed for ever, would keep it from ending. So each time a call of the fault timeline is due, the
-// Decider looks at what all nodes hold. The call is put off to the next job once nothing could come
-// of it, and the run is halted once nothing but faults has happened for so long that whatever is
-// left waits for ever. Both must be certain: a rank may wait for any message in flight, even for one
-// whose work request has completed, because requests of UC and UD complete when their transmission
-// starts.
+// A run ends when no event is left. Faults that recur for ever, and pauses that are renewed for ever,
+// would keep it from ending. So each time a call of the fault timeline is due, the Decider checks the
+// contents of all nodes. The call is put off to the next job once it could have no effect, and the run
+// is halted once only faults have happened for so long that all remaining waits are for ever. Both must
+// be certain: a rank may wait for any message in flight, even for one whose work request has completed,
+// because requests of UC and UD complete when their transmission starts.
 
-// Verdict is what happens to a call of the fault timeline that is due.
+// Verdict decides over a call of the fault timeline that is due.
 type Verdict uint8
 
 // Values of Verdict.
@@ -23,7 +22,7 @@ const (
 	Halt                  // it is put off, and the run ends here with whatever is under way
 )
 
-// Due is a call that is due, with what the timeline knows of the others.
+// Due is a call that is due, with the timeline's state of the others.
 type Due struct {
 	At   vtime.Time
 	Keep faults.Keep
@@ -32,12 +31,12 @@ type Due struct {
 	// that is due among them.
 	Ends, Always int
 
-	// LastEnd is when the last fault ends that has begun and has an end.
+	// LastEnd is the end of the last fault that has begun and has an end.
 	LastEnd vtime.Time
 }
 
-// Census is what nodes hold and wait for after the events before a call that is due. That of a lab is
-// the sum of those of its parts (Add).
+// Census is the contents and waits of nodes after the events before a call that is due. That of a lab
+// is the sum of those of its parts (Add).
 type Census struct {
 	// Awake says that a task runs or will run by itself, or that a message of the out-of-band
 	// channel is under way, which may wake one. The other fields but Moves do not count then.
@@ -49,9 +48,9 @@ type Census struct {
 	Timed       bool // a machine has a deadline, or a frame that it may send
 	Movable     bool // a node may move a frame without a fault that begins or ends
 
-	// Frames that exist; of these, those on links or held back by a fault; and those of either that
-	// are pause frames. A part of a lab counts what it has sent to others and not what they have taken,
-	// so that its own figures may be below 0.
+	// Frames that exist; of these, those on links or held back by a fault; and those of either that are
+	// pause frames. A part of a lab counts the frames that it has sent to others and not those that
+	// they have taken, so that its own figures may be below 0.
 	Live, Flying, Pauses, FlyingPauses int
 
 	Moves uint64 // arrivals of frames other than pauses, and turns of tasks
@@ -129,7 +128,7 @@ func (d *Decider) Decide(due Due, c *Census) Verdict {
 // A frame that stands still may move again when a fault ends. So each fault in force at the start of
 // the lull must have ended, and each pause that is not renewed must have arrived and expired, without
 // any movement. Two recurring faults may also block a frame in turn, so they must have recurred many
-// times. This bound is what a certain end costs: two faults that are absent at the same time less
+// times. This bound is the price of a certain end: two faults that are absent at the same time less
 // often than once in a thousand recurrences are taken for a permanent block.
 func (d *Decider) stands(due Due, c *Census, frames int) bool {
 	l := &d.lull

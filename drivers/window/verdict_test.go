@@ -84,7 +84,7 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// TestCensusAdd: what a lab holds is what its parts hold.
+// TestCensusAdd: the census of a lab is the sum of those of its parts.
 func TestCensusAdd(t *testing.T) {
 	a := Census{Awake: true, Waiting: 1, Open: true, Live: 5, Flying: -2, Pauses: 1, FlyingPauses: 1, Moves: 7, Hops: 9, Stalled: 3, PauseMax: 4, PauseLate: 6}
 	b := Census{Waiting: 2, Registering: true, Timed: true, Movable: true, Live: -1, Flying: 4, Pauses: 1, FlyingPauses: -1, Moves: 1, Hops: 2, Stalled: 2, PauseMax: 8, PauseLate: 1}

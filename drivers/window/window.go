@@ -23,7 +23,7 @@ type Order struct {
 	Bits uint   // of an id, 1 to 63
 }
 
-// Mask returns what is XORed into all ids of an instant.
+// Mask returns the value that is XORed into all ids of an instant.
 func (o Order) Mask(at vtime.Time) uint64 {
 	return (o.Key ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (-o.Bits & 63)
 }
@@ -87,8 +87,8 @@ func (p *Plan) Bound(part int, next []vtime.Time) vtime.Time {
 	return bound
 }
 
-// Parts are the parts of a lab as whoever drives them sees them. It takes what the server of the
-// channel sends, too.
+// Parts are the parts of a lab as their driver sees them. They also take the messages of the channel's
+// server.
 type Parts interface {
 	Outlet
 
@@ -100,9 +100,10 @@ type Parts interface {
 	Round() error
 
 	// Meet lets all parts handle the events that come before the calls of the fault timeline at an
-	// instant, and returns what they hold then.
+	// instant, and returns the census then.
 	Meet(at vtime.Time) (*Census, error)
-	// Call has all parts make the next of these calls, or put it off. But for Halt it goes on as Meet.
+	// Call has all parts make the next of these calls, or put it off. Except for Halt it continues as
+	// Meet.
 	Call(at vtime.Time, v Verdict) (*Census, error)
 }
 
@@ -115,8 +116,8 @@ type Schedule interface {
 }
 
 // Drain lets parts advance until none has an event, or until the run is halted (Verdict). The channel
-// is the last part of the plan. No part gets past a call of the fault timeline before all have come
-// to it. If nothing is left but what comes after the end of lab time, it returns rankhost.ErrEnd.
+// is the last part of the plan. No part gets past a call of the fault timeline before all have reached
+// it. If only events after the end of lab time are left, it returns rankhost.ErrEnd.
 func (p *Plan) Drain(parts Parts, c *Channel, s Schedule) (halted bool, err error) {
 	server := len(p.delay) - 1
 	next := make([]vtime.Time, server+1)

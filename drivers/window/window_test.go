@@ -47,7 +47,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// sink takes what the server sends.
+// sink takes the messages of the server.
 type sink []string
 
 func (s *sink) Reply(at vtime.Time, r outofband.Reply) {
