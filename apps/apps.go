@@ -25,13 +25,13 @@ type App interface {
 	Reduce(params []byte, records [][][]byte) ([]Row, error)
 }
 
-// Sharing is an App whose parameters all ranks of one process may share. Shared reads them once and returns what Run does; to read them
-// takes as long as a rank's part of a short broadcast, and a simulation has thousands of ranks.
+// Sharing is an App whose parameters all ranks of one process may share. Shared reads them once and returns a function that does the
+// same as Run; to read them takes as long as a rank's part of a short broadcast, and a simulation has thousands of ranks.
 type Sharing interface {
 	Shared(params []byte) (func(r *rank.Rank) error, error)
 }
 
-// ProgramOf returns what runs the app on each rank of this process.
+// ProgramOf returns the function that runs the app on each rank of this process.
 func ProgramOf(a App, params []byte) (func(r *rank.Rank) error, error) {
 	if s, ok := a.(Sharing); ok {
 		return s.Shared(params)
@@ -65,12 +65,12 @@ type Row struct {
 	Source   Summary  `json:"source_us"`
 	Verified *bool    `json:"verified"`       // null if the payload is phantom and cannot be compared
 	Late     bool     `json:"late,omitempty"` // the computer could not keep up with the clock, so the times are not the lab's
-	// Details holds what only this kind of workload reports. nil means nothing.
+	// Details holds the results that only this kind of workload reports. nil means none.
 	Details Details `json:"-"`
 	// Recovery counts the recoveries from loss of all ranks in all iterations, of a scheme whose
 	// fast path may lose data.
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
-	// Safety counts what the fallback to unicast did on all ranks, of a scheme that has one.
+	// Safety counts the actions of the fallback to unicast on all ranks, of a scheme that has one.
 	Safety *collective.Safety `json:"fallback,omitempty"`
 	// Others is the JCT of the receivers that multicast served while unicast served the others. It
 	// is null if all receivers were served alike.
@@ -84,8 +84,9 @@ type Row struct {
 	// Faults are those of the lab file, as they met this row.
 	Faults []RowFault `json:"faults,omitempty"`
 
-	// Began and Ended are when the row was under way, of a workload that is no Messenger. Without Began it began when
-	// the row before it ended; without Ended nobody knows, and it has the time of the whole workload.
+	// Began and Ended are the times between which the row was under way, of a workload that is no Messenger. Without
+	// Began it began when the row before it ended; without Ended its end is unknown, and it has the time of the whole
+	// workload.
 	Began vtime.Time `json:"-"`
 	Ended vtime.Time `json:"-"`
 }
@@ -105,7 +106,7 @@ type RowFault struct {
 	Numbered bool `json:"-"`
 }
 
-// LacksText names external hosts and what they lack, in one line.
+// LacksText lists external hosts with their missing messages or acknowledgements, in one line.
 func LacksText(all []collective.Lack) string {
 	var words []string
 	for _, l := range all {

@@ -42,7 +42,7 @@ type Exchange interface {
 	Check(r *rank.Rank, buf *rank.Buffer, size int, seed uint64) bool
 }
 
-// blockRecord is what a rank measured in one cell.
+// blockRecord holds a rank's measurements in one cell.
 type blockRecord struct {
 	Cell
 	Samples  []blockSample        `json:"samples"`
@@ -171,8 +171,8 @@ func (p *Blocks) Reduce(name string, records [][][]byte) ([]Row, error) {
 	return Rows(name, records, len(p.Schemes), len(p.Sizes), p.row)
 }
 
-// row reports one cell. The JCT of an iteration ends when the last rank has received all its data.
-// The source's time ends when the last rank has all acknowledgements of what it sent.
+// row reports one cell. The JCT of an iteration ends when the last rank has received all its data. The
+// source's time ends when the last rank has all acknowledgements of its packets.
 func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
 	var jct, source []float64
 	ok := true

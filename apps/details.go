@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Details holds what the rows of one kind of workload report beyond what all rows do. It is a
-// member of the row's JSON.
+// Details holds the results that the rows of one kind of workload report beyond those of all rows. It
+// is a member of the row's JSON.
 type Details interface {
 	// Key returns the member's name.
 	Key() string

@@ -7,11 +7,11 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// HostPrograms is a Kind whose ranks are programs of this machine, in processes of their own. They run in labs that
-// are up, and only if whoever runs the lab file allows it.
+// HostPrograms is a Kind whose ranks are programs of this machine, in processes of their own. They run in running
+// labs, and only if the user who runs the lab file allows it.
 type HostPrograms interface {
 	Kind
-	// HostProgram returns what each rank runs.
+	// HostProgram returns the program that each rank runs.
 	HostProgram() HostProgram
 }
 
@@ -22,12 +22,12 @@ type HostProgram struct {
 	Timeout vtime.Duration // of the wall clock
 }
 
-// Exit says how the program of a rank has ended, or Open MPI's mpirun.
+// Exit is the end of a rank's program, or of Open MPI's mpirun.
 type Exit struct {
 	Rank int    `json:"rank"` // -1: mpirun, which started the ranks
 	Host string `json:"host"`
 	Code int    `json:"exit_code"` // 128 and the number of the signal that has ended it
-	// Why says why mcastlab has ended it; empty: it has not.
+	// Why is the reason for which mcastlab has ended it; empty: it has not.
 	Why string `json:"ended_because,omitempty"`
 	// Timeout is the row's if that was why, else 0.
 	Timeout vtime.Duration `json:"timeout_ps,omitempty"`
@@ -54,7 +54,7 @@ func (*Exits) Quantity(string, string, string) (v float64, known bool, err error
 	return 0, false, nil
 }
 
-// Outcome says how the programs have ended, in a few words.
+// Outcome summarises the ends of the programs, in a few words.
 func (e *Exits) Outcome() string {
 	failed, first := 0, (*Exit)(nil)
 	for i := range *e {

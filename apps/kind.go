@@ -70,7 +70,7 @@ type Prepared struct {
 	Spare []bool
 }
 
-// Env is what a process provides to the programs of its ranks.
+// Env is the environment that a process provides to the programs of its ranks.
 type Env struct {
 	Programs []rank.Program // the user's programs
 	// OpenStore opens the store of a host for a volume of at most limit bytes. A limit of 0 means

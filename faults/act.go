@@ -18,8 +18,8 @@ type Act struct {
 	Reset *string         `json:"reset,omitempty"` // faults whose id begins so are removed; no fault is added
 }
 
-// Apply makes a timeline act. note, which may be nil, is told of each fault when it is added, and when it
-// is removed. controllers are the names of those that the lab has.
+// Apply makes a timeline act. note, which may be nil, is called for each fault when it is added, and when
+// it is removed. controllers are the names of the lab's controllers.
 func (a *Act) Apply(t *Timeline, g *topo.Graph, controllers []string, note func(now vtime.Time, added bool, text string)) error {
 	if note == nil {
 		note = func(vtime.Time, bool, string) {}

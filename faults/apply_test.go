@@ -27,8 +27,8 @@ func (d *diary) Hold(port int, f *wire.Frame, by vtime.Duration) {
 	d.lines, d.kept = append(d.lines, fmt.Sprintf("%d held for %d", port, int64(by))), append(d.kept, f)
 }
 
-// TestApply: what becomes of a frame under each verdict, in which order a driver hears of it,
-// what is counted, and that no frame is lost or freed twice.
+// TestApply: the result for a frame under each verdict, the order of the driver's calls, the counters,
+// and that no frame is lost or freed twice.
 func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		v     Verdict

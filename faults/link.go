@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Verdict says what happens to a frame at the end of a link. The zero Verdict delivers it.
+// Verdict decides over a frame at the end of a link. The zero Verdict delivers it.
 type Verdict struct {
 	Drop   bool
 	Damage bool           // flip the bit with number Bit (wire.Pool.Damage)

@@ -150,7 +150,7 @@ func TestMessageGolden(t *testing.T) {
 	}
 }
 
-// TestMessageRefused: what a message must not say, and that it is one line that tells.
+// TestMessageRefused: invalid messages are refused, each with one line that names the reason.
 func TestMessageRefused(t *testing.T) {
 	g := messageGraph(t)
 	const head = `{"schema":"mcastlab/fault/v1","kind":`

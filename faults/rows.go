@@ -26,8 +26,8 @@ func (t *Timeline) BeginRow(now vtime.Time) {
 	}
 }
 
-// EndRow removes the faults of PerRow and undoes their effects: links are up, adapters go on, crashed nodes
-// are back, empty.
+// EndRow removes the faults of PerRow and undoes their effects: links are up, adapters resume, crashed
+// nodes restart empty.
 func (t *Timeline) EndRow(now vtime.Time) {
 	if !t.ByRow() {
 		return

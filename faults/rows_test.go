@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestRows: faults of each row come at the same times after its start, and what is in force when the row
-// ends is taken back then, once.
+// TestRows: faults of each row begin at the same times after its start, and those in force when the row
+// ends are lifted then, once.
 func TestRows(t *testing.T) {
 	s, tl := play(t, 0)
 	tl.PerRow(

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// handOver makes a timeline go on in another process, as it were.
+// handOver continues a timeline from its saved state, as another process would.
 func handOver(t *testing.T, old *Timeline, now vtime.Time, specs []Spec) (*script, *Timeline) {
 	t.Helper()
 	var b bytes.Buffer
@@ -33,8 +33,8 @@ func handOver(t *testing.T, old *Timeline, now vtime.Time, specs []Spec) (*scrip
 	return s, tl
 }
 
-// TestState: a timeline that goes on in another process at any instant does there what it would
-// have done in its own, to frames too, and has counted the same in the end.
+// TestState: a timeline that is moved to another process at any instant has the same effects there as
+// in its own, on frames too, and the same counters in the end.
 func TestState(t *testing.T) {
 	const end = 400
 	specs := []Spec{

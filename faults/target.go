@@ -12,8 +12,8 @@ type Keep uint8
 // Values of Keep, from the weakest to the strongest.
 const (
 	KeepNot    Keep = iota // the call begins a fault, for which no program waits
-	KeepWhile              // the call ends a fault: the run goes on while programs run or frames wait
-	KeepAlways             // the run goes on until the call is made
+	KeepWhile              // the call ends a fault: the run continues while programs run or frames wait
+	KeepAlways             // the run continues until the call is made
 )
 
 // Target is the driver's side of a timeline: the operations that apply faults. A part for which
@@ -39,7 +39,7 @@ type Clock interface {
 type LinkTarget interface {
 	// SetFault sets the fault of the direction of a link that leaves the port. nil removes it.
 	SetFault(from topo.End, l Link)
-	// SetCarrier tells the node at a port whether its link is up.
+	// SetCarrier sets the carrier of a node's port: up or down.
 	SetCarrier(now vtime.Time, at topo.End, up bool)
 	// SetRate sets the rate of a port's transmitter, in bit/s.
 	SetRate(now vtime.Time, at topo.End, rate int64)
@@ -57,7 +57,7 @@ type LinkTarget interface {
 type SwitchTarget interface {
 	// SetRoutes gives all switches the routes that avoid the links that are down.
 	SetRoutes(now vtime.Time, down []int)
-	// WipeGroups makes a switch lose its groups and returns how many it had.
+	// WipeGroups makes a switch lose its groups and returns their number.
 	WipeGroups(now vtime.Time, node int) (groups int)
 	// LimitGroups bounds the number of groups of a switch. -1 restores the configured bound.
 	LimitGroups(now vtime.Time, node int, room int)

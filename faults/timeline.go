@@ -17,7 +17,7 @@ type Config struct {
 	// Reconverge is the time from the failure or return of a link until all switches have new
 	// routes. The switches at the link know of it at once.
 	Reconverge vtime.Duration
-	// Owns says which nodes the driver runs. nil means all.
+	// Owns reports whether the driver runs a node. nil means that it runs all.
 	Owns func(node int) bool
 	// Controller is the name of the controller that the driver runs, or empty.
 	Controller string
@@ -165,7 +165,7 @@ func (t *Timeline) rewire(from topo.End) {
 	}
 }
 
-// prompt reports whether a fault delays no frame. What it says of a frame is then what a Chain of it alone says, which takes a while.
+// prompt reports whether a fault delays no frame. Its verdict is then that of a Chain of it alone, which takes longer to compute.
 func prompt(l Link) bool {
 	m, ok := l.(*Impairment)
 	return ok && m.Duplicate == 0 && m.Reorder == 0 && m.Hold == 0 && m.Jitter == 0

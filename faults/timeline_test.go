@@ -176,8 +176,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestDamaged: a frame goes on with whatever a flipped bit makes of its bytes, and its ICRC is wrong; it
-// ends where its headers contradict the rest. Nothing of a trusted frame is read again.
+// TestDamaged: a frame with a flipped bit is delivered with that bit and a wrong ICRC; it is dropped if
+// its headers contradict the rest. Nothing of a trusted frame is read again.
 func TestDamaged(t *testing.T) {
 	var pool wire.Pool
 	e := wire.NewEnvelope(wire.Flow{Src: 1, Dst: 2, TTL: 9, DstPort: wire.PortRoCEv2})
@@ -216,7 +216,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// script is a target that writes down what it is told, on a clock of its own.
+// script is a target that records its calls, on a clock of its own.
 type script struct {
 	now   vtime.Time
 	calls []planned
@@ -286,8 +286,8 @@ func (s *script) until(end vtime.Time) {
 	}
 }
 
-// play gives the faults to a timeline on a star of three and returns what it told its
-// target by the end.
+// play gives the faults to a timeline on a star of three and returns the calls of its target by the
+// end.
 func play(t *testing.T, end vtime.Time, specs ...Spec) (*script, *Timeline) {
 	t.Helper()
 	g, err := topo.Star(3, topo.LinkParams{Rate: 100e9, Delay: 10})
@@ -303,7 +303,7 @@ func play(t *testing.T, end vtime.Time, specs ...Spec) (*script, *Timeline) {
 	return s, tl
 }
 
-// TestTimeline: what a driver is told of each kind, and that it is taken back.
+// TestTimeline: the driver's calls for each kind, and that they are undone.
 func TestTimeline(t *testing.T) {
 	at := func(from vtime.Time, d vtime.Duration) Window { return Window{From: from, For: d} }
 	for name, c := range map[string]struct { // independent of each other

@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Window says when a fault is on. It begins once, or periodically with a probability.
+// Window is the time during which a fault is on. It begins once, or periodically with a probability.
 type Window struct {
 	From  vtime.Time     // the first beginning
 	For   vtime.Duration // duration; 0 means no end, or no duration for a kind that has none

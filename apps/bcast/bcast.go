@@ -53,7 +53,7 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 	return rank.MemoryHashed
 }
 
-// record is what a rank measured in one cell.
+// record holds a rank's measurements in one cell.
 type record struct {
 	apps.Cell
 	Samples  []sample             `json:"samples"`

@@ -67,7 +67,7 @@ func (o *ownAlgorithm) Run() (at collective.Times, err error) {
 // Close implements collective.Algorithm.
 func (o *ownAlgorithm) Close() error { return o.named(o.b.Close()) }
 
-// named says whose error it is.
+// named wraps an error with the name of its algorithm.
 func (o *ownAlgorithm) named(err error) error {
 	if err != nil {
 		err = fmt.Errorf("program %s on %s: %w", o.name, o.r.Name(), err)

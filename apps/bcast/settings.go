@@ -61,8 +61,8 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	}, nil
 }
 
-// spareReceivers says that every rank but the root may be lost, if all schemes go on without
-// it.
+// spareReceivers marks every rank but the root as one that may be lost, if all schemes continue without
+// it; else it returns nil.
 func spareReceivers(p *Params, ranks int) []bool {
 	for _, s := range p.Schemes {
 		if s.Options.Fallback == "" || s.Options.Fallback == collective.FallbackOff {

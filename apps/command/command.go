@@ -92,7 +92,7 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	}, nil
 }
 
-// Links implements apps.Kind. Nothing is known of what a program does with its time.
+// Links implements apps.Kind. The use that a program makes of its time is unknown.
 func (*Settings) Links(*topo.Graph, int, *apps.Row) int { return 0 }
 
 // Only implements apps.Kind: a command is one.

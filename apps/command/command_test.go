@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// reduce returns the rows of what ranks have recorded.
+// reduce returns the rows of the ranks' records.
 func reduce(t *testing.T, p params, exits ...apps.Exit) []apps.Row {
 	t.Helper()
 	raw, err := json.Marshal(p)
@@ -87,7 +87,7 @@ func TestExitsJSON(t *testing.T) {
 	}
 }
 
-// TestOutcome: a table's cell says how the programs have ended, and names one that failed by itself.
+// TestOutcome: a table's cell summarises the ends of the programs, and names one that failed by itself.
 func TestOutcome(t *testing.T) {
 	for want, all := range map[string]apps.Exits{
 		"not run": nil, "exit 0": {{}, {Rank: 1}}, "exit 3 (1 of 2)": {{}, {Rank: 1, Code: 3}},

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 )
 
-// Course holds the details of a row of flows: how a flow went on beside the others of its workload.
+// Course holds the details of a row of flows: the progress of a flow beside the others of its workload.
 type Course struct {
 	Flow       string       `json:"flow"`
 	Receivers  int          `json:"receivers"`
@@ -24,14 +24,14 @@ type Course struct {
 	all []*Course // those of the workload, unless the row was read from a file
 }
 
-// Pair is what a flow has beside another one. Both are looked at over the later half of the time for which both are
-// under way; with the flow itself that is the later half of its own.
+// Pair holds the shares of two flows that are under way together. Both are looked at over the later half of the
+// time for which both are under way; with the flow itself that is the later half of its own.
 type Pair struct {
 	Flow     string   `json:"flow"`
 	Goodput  *float64 `json:"goodput_gbps"` // null: the two are never under way together for an interval
 	Fairness *float64 `json:"fairness"`     // Jain's index of the two, 0.5 to 1; null likewise
-	// RegainUS is how long after the other's last byte the flow has 95 % of its highest rate for an interval; if it
-	// never has, how long it still goes on. 0: it has ended by then.
+	// RegainUS is the time after the other's last byte until the flow has 95 % of its highest rate for an interval;
+	// if it never has, the time until its own end. 0: it has ended by then.
 	RegainUS float64 `json:"regain_us"`
 }
 
@@ -72,7 +72,7 @@ func (c *Course) Quantity(name, of, which string) (v float64, known bool, err er
 	return 0, false, nil
 }
 
-// beside returns what the flow has beside the one of a name.
+// beside returns the Pair of the flow and the one of a name.
 func (c *Course) beside(name, which string) (Pair, error) {
 	if i := slices.IndexFunc(c.Beside, func(p Pair) bool { return p.Flow == which }); i >= 0 {
 		return c.Beside[i], nil

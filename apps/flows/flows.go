@@ -1,6 +1,6 @@
-// Package flows is a mix of flows that begin and end while others go on, as in experiments on fairness
-// (APP-7). A flow to one host is a reliable connection, one to several hosts a multicast. While it lasts, a
-// flow sends one message after the other. Its row has how much came in each interval.
+// Package flows is a mix of flows that begin and end while others are under way, as in experiments on
+// fairness (APP-7). A flow to one host is a reliable connection, one to several hosts a multicast. While it
+// lasts, a flow sends one message after the other. Its row has the bytes received in each interval.
 package flows
 
 import (
@@ -37,7 +37,7 @@ type Params struct {
 	Seed        uint64          `json:"seed"`
 }
 
-// record is what one rank measured of one flow. Times are picoseconds of lab time.
+// record holds one rank's measurements of one flow. Times are picoseconds of lab time.
 type record struct {
 	Flow     int        `json:"flow"`  // index into Params.Flows
 	Start    vtime.Time `json:"start"` // instant from which the times of all flows count

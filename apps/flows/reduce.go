@@ -58,7 +58,8 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 // 150 MB of it, and took longer to write and read than the simulation.
 const keptMax = 100
 
-// keptPairs returns beside how many others a row of so many flows has its flow.
+// keptPairs returns the number of others for which a row keeps a Pair, in a workload with that many
+// flows.
 func keptPairs(flows int) int {
 	if flows > keptMax {
 		return 0
@@ -121,7 +122,7 @@ func (c *Course) between(from, to float64) (rates []float64) {
 	return rates
 }
 
-// pair returns what the flow has beside another one.
+// pair returns the Pair of the flow and another one.
 func (c *Course) pair(other *Course) Pair {
 	p := Pair{Flow: other.Flow, RegainUS: c.regain(other.LastUS)}
 	from, to := max(c.BeginUS, other.BeginUS), min(c.EndUS, other.EndUS)

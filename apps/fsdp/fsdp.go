@@ -63,7 +63,7 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	return rank.MemoryPhantom
 }
 
-// record is what a rank measured of one pair at one size.
+// record holds a rank's measurements of one pair at one size.
 type record struct {
 	Pair     int                  `json:"pair"` // index into Params.Pairs
 	Size     int                  `json:"size"` // index into Params.Sizes

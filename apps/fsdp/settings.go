@@ -25,7 +25,7 @@ type Settings struct {
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
-// PairSettings are what runs at one time.
+// PairSettings are the collectives that run at one time.
 type PairSettings struct {
 	Label         string         `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the names of the two, as in ring-ring"`
 	Allgather     setting.Scheme `yaml:"allgather" json:"allgather,omitzero" doc:"algorithm of the Allgather: ring, linear, recursive-doubling, multicast" required:"true"`

@@ -168,7 +168,7 @@ func (t *Test) String() string {
 	return fmt.Sprintf("%s, N %d, NB %d, %d x %d, %s", t.TV(), t.N, t.NB, t.P, t.Q, t.Bcast)
 }
 
-// panelRoots returns how many processes of a row broadcast a panel.
+// panelRoots returns the number of processes of a row that broadcast a panel.
 func (p *Params) panelRoots(t *Test) int {
 	if p.Roots == RootsAll {
 		return t.Q

@@ -29,8 +29,8 @@ func test(n, nb, p, q int, bcast string) hpl.Test {
 	}
 }
 
-// solve runs tests on a star or fat-tree that has room for so many ranks, with every
-// invariant of the fabric checked.
+// solve runs tests on a star or fat-tree that has room for that many ranks, with every invariant of the
+// fabric checked.
 func solve(t *testing.T, app hpl.App, ranks int, p hpl.Params, check bool) []apps.Row {
 	t.Helper()
 	link := topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond}
@@ -87,7 +87,7 @@ func params(tests ...hpl.Test) hpl.Params {
 	return hpl.Params{Workload: "hpl", Tests: tests, Threshold: 16, GFlops: 50}
 }
 
-// passed fails unless all rows' residuals do, and returns what their factors are.
+// passed fails unless all rows' residuals pass, and returns their factors.
 func passed(t *testing.T, rows []apps.Row) (factors []string) {
 	t.Helper()
 	for _, r := range rows {
@@ -269,8 +269,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestLookAhead: with look-ahead the broadcast runs beside the update, and what is
-// computed stays the same.
+// TestLookAhead: with look-ahead the broadcast runs beside the update, and the results are the same.
 func TestLookAhead(t *testing.T) {
 	a, b := test(512, 64, 1, 4, "1ring"), test(512, 64, 1, 4, "1ring")
 	b.Depth = 1
@@ -281,12 +280,11 @@ func TestLookAhead(t *testing.T) {
 	}
 }
 
-// TestRowSwap holds row swaps on 4 x 1 against their closed forms: spread-roll takes
-// (2+e)(P-1)/P U/B, e = 0 if pivots are uniform; if all are in one process row, one panel
-// in four is its own and needs no spread (F-8 on the average of the others); multicast
-// takes U/B wherever the pivots are, and a little more if the rows that leave the block
-// come to where others' rows go by. Cepheus Fig. 11b has 18 % less, Gleam Fig. 11 46 %
-// for centralised pivots.
+// TestRowSwap holds row swaps on 4 x 1 against their closed forms: spread-roll takes (2+e)(P-1)/P U/B,
+// e = 0 if pivots are uniform; if all are in one process row, one panel in four is its own and needs no
+// spread (F-8 on the average of the others); multicast takes U/B wherever the pivots are, and a little
+// more if the rows that leave the block share links with others' rows. Cepheus Fig. 11b has 18 % less,
+// Gleam Fig. 11 46 % for centralised pivots.
 func TestRowSwap(t *testing.T) {
 	const n, nb, epochs = 4096, 128, 4
 	u := 0.0
@@ -374,5 +372,5 @@ func TestPanelRoots(t *testing.T) {
 	}
 }
 
-// solved returns what a row says beside its time.
+// solved returns the details of a row beside its time.
 func solved(r apps.Row) *hpl.Solve { return apps.DetailsOf[hpl.Solve](r) }

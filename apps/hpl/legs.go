@@ -23,8 +23,8 @@ func (l *leg) send(c *rank.Rank) (*rank.Request, error) {
 	return conn.Send(l.buf, l.off, l.n)
 }
 
-// line is the view of a row or a column of the grid, with a barrier that goes over the fabric: it is
-// part of what is measured.
+// line is the view of a row or a column of the grid, with a barrier over the fabric, which is part of
+// the measured time.
 type line struct {
 	*rank.Rank
 	barrier collective.Algorithm
@@ -61,7 +61,7 @@ func (l *line) synchronise() error {
 	return err
 }
 
-// close gives back what newLine has made, once all processes of the line have ended.
+// close releases the objects that newLine has made, once all processes of the line have ended.
 func (l *line) close() error {
 	if err := l.barrier.Close(); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // errSingular says that a column has no pivot.
 var errSingular = errors.New("the matrix is singular")
 
-// panel is what a process row needs of NB factorised columns of the matrix.
+// panel is a process row's part of NB factorised columns of the matrix.
 type panel struct {
 	k, j0, jb int          // number, first column, columns
 	m2        int          // rows of l2
@@ -53,7 +53,7 @@ func (p *panel) decode() {
 type factoring struct {
 	*solver
 	*panel
-	w      []float64 // my rows from the block on, m x jb; those of the block are as before the swaps, l1 has what they became
+	w      []float64 // my rows from the block on, m x jb; those of the block are as before the swaps, l1 has them as they are after
 	m      int
 	search pivotSearch
 }

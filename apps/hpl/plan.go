@@ -44,7 +44,8 @@ func (s *solver) newPlan(p *panel) *plan {
 	rel := func(row int) int { return (ownerOf(row, s.NB, s.P) - block + s.P) % s.P }
 	pl := makePlan(p.jb, s.P)
 	pl.me = (s.myRow - block + s.P) % s.P
-	// The rows below the block that pivots name, and what is at their places and in the block after the exchanges.
+	// The rows below the block that pivots name, and the rows at their places and in the block after the
+	// exchanges.
 	below := make([]int32, 0, p.jb)
 	for _, to := range p.piv {
 		if int(to) >= p.j0+p.jb {
@@ -133,7 +134,7 @@ func (p *plan) moves(x int) []move { return p.down[p.downs[x]:p.downs[x+1]] }
 // start returns the index of a process's first row among the rows of U.
 func (p *plan) start(x int) int { return int(p.first[x]) }
 
-// before returns how many rows leave the block for places before one.
+// before returns the number of rows that leave the block for places before one.
 func (p *plan) before(place int) int { return int(p.out[place]) }
 
 // leaving returns the range of the rows for a process among those that leave the block.

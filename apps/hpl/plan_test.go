@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPlan: what a plan says of a panel's row exchanges is what the exchanges do, one after the other, for random matrices, grids and
+// TestPlan: a plan of a panel's row exchanges has the result of the exchanges, one after the other, for random matrices, grids and
 // pivots: which rows U has and where they come from, which rows of the block go where, and that all are somewhere once.
 func TestPlan(t *testing.T) {
 	for seed := range uint64(2000) {

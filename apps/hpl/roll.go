@@ -42,7 +42,7 @@ func (w *swapper) long() error {
 // longLegs are the messages of spread-roll.
 type longLegs struct {
 	in                 []leg // what a process receives before the roll
-	fromTree, fromEven int   // how many of these come in the spread, and in that and the equalisation
+	fromTree, fromEven int   // rows of these that come in the spread, and in the spread and the equalisation
 	spread, even       []leg // what it sends
 	peers              []int // whom it sends to
 }
@@ -100,8 +100,8 @@ func (w *swapper) received(before []leg) iter.Seq[leg] {
 func (w *swapper) left() int  { return (w.me - 1 + w.procs) % w.procs }
 func (w *swapper) right() int { return (w.me + 1) % w.procs }
 
-// share appends the message with the share that reached this process so many steps of the roll ago, unless that has no rows. A step
-// sends one to the right, and receives the one that is sent in the next.
+// share appends the message with the share that reached this process the given number of steps of the roll ago, unless that has no
+// rows. A step sends one to the right, and receives the one that is sent in the next.
 func (w *swapper) share(legs []leg, peer, steps int) []leg {
 	x := (w.me - steps + w.procs) % w.procs
 	return w.rowsOf(legs, peer, w.u, w.target(x), w.target(x+1))

@@ -119,7 +119,7 @@ func fillWord(list *[]string, word string) {
 // datBytesMax is more than any HPL.dat has.
 const datBytesMax = 1 << 16
 
-// readDat takes over what HPL.dat says.
+// readDat copies the values of HPL.dat.
 func (h *Settings) readDat(c *setting.Checker, p string) {
 	at := p + ".dat"
 	if len(h.N) > 0 || len(h.NB) > 0 || len(h.Grids) > 0 || len(h.Bcast) > 0 {

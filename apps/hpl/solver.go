@@ -305,7 +305,7 @@ func (s *solver) close() error {
 	return nil
 }
 
-// record is what a rank measured of one test. Times are picoseconds of lab time.
+// record holds a rank's measurements of one test. Times are picoseconds of lab time.
 type record struct {
 	Test      int            `json:"test"`
 	Start     vtime.Time     `json:"start"`

@@ -219,7 +219,7 @@ func (w *swapper) direct() (in, out []leg) {
 func (w *swapper) exchange() error {
 	var reqs []*rank.Request
 	in, out := w.direct()
-	stage := [][]leg{out} // what is sent, and before each: how many of in must be here
+	stage := [][]leg{out} // the legs to send, and before each: the number of in that must be here
 	need := []int{0}
 	for _, e := range agreement(w.me, w.procs) {
 		give, get := w.held(e.peer, w.me), w.held(w.me, e.peer)

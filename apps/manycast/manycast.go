@@ -97,8 +97,8 @@ func (p *Params) draw(iteration, hosts int) (sources []int, groups [][]int) {
 	return sources, groups
 }
 
-// replaced is Draw for groups that go on: the first iteration is drawn, and after each one some members leave and
-// others join (CYC-14).
+// replaced is Draw for groups that persist: the first iteration is drawn, and after each one some members leave
+// and others join (CYC-14).
 func (p *Params) replaced(iteration, hosts int) (sources []int, groups [][]int) {
 	sources, groups = p.draw(0, hosts)
 	root := prng.New(p.Seed)
@@ -128,7 +128,7 @@ func (p *Params) root(iteration, source int) func(roots int) int {
 	return s.IntN
 }
 
-// record is what a rank measured of one scheme at one size.
+// record holds a rank's measurements of one scheme at one size.
 type record struct {
 	apps.Cell
 	Samples []sample `json:"samples"`

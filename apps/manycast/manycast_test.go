@@ -128,9 +128,9 @@ func TestOneToMany(t *testing.T) {
 	t.Log(table.String())
 }
 
-// TestManyToManyExact: R-Y6: over random sources and groups every message comes once, byte
-// by byte, with every invariant checked, and no packet comes to anyone else; by the loads
-// of links, no link of a multicast tree carries a message twice.
+// TestManyToManyExact: R-Y6: over random sources and groups every message arrives once, byte by byte,
+// with every invariant checked, and no packet reaches another host; by the loads of links, no link of a
+// multicast tree carries a message twice.
 func TestManyToManyExact(t *testing.T) {
 	from, count := simlab.DaySeeds(t, 6)
 	for seed := from; seed < from+count; seed++ {

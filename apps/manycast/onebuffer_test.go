@@ -14,13 +14,12 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// oneBuffer is the cyclic multicast paper's network taken literally (CYC-18, CYC-19), in a
-// simulation that has nothing in common with the lab's: a message is one packet, and each
-// port has room for one packet at its input and for one at its output. A packet is ready
-// 100 ns after its first bit has come, waits in its input until outputs are free, and goes
-// on as it comes; it leaves the input when the last copy has been taken. An output sends
-// when the input at the far end is free. Nothing else takes time: the word that a place is
-// free is there at once, and there are no headers. Times are nanoseconds.
+// oneBuffer is the cyclic multicast paper's network taken literally (CYC-18, CYC-19), in a simulation
+// that shares no code with the lab's: a message is one packet, and each port has room for one packet at
+// its input and for one at its output. A packet is ready 100 ns after its first bit has arrived, waits
+// in its input until outputs are free, and leaves while it arrives; it leaves the input when the last
+// copy has been taken. An output sends when the input at the far end is free. Nothing else takes time:
+// the word that a place is free is there at once, and there are no headers. Times are nanoseconds.
 type oneBuffer struct {
 	g        *topo.Graph
 	perByte  int
@@ -196,7 +195,7 @@ func (o *oneBuffer) take(from, to topo.End) {
 
 // Ways to send that only this simulation has.
 const (
-	oneLID    = "one LID"    // unicast to a member's first LID, whoever sends
+	oneLID    = "one LID"    // unicast to a member's first LID, from any sender
 	drawnRoot = "drawn root" // one tree per group, from a top switch that is drawn
 )
 
@@ -235,7 +234,7 @@ func others(members []int, src int) []int {
 	return slices.DeleteFunc(slices.Clone(members), func(m int) bool { return m == src })
 }
 
-// oneBufferPackets is what a source sends to its group, one after the other. (The tree of
+// oneBufferPackets returns the packets of a source to its group, one after the other. (The tree of
 // OpenSM is the same for each source of a group: all of them are attached to it.)
 func oneBufferPackets(t *testing.T, g *topo.Graph, scheme string, src int, members, sources []int) (all []*packet) {
 	t.Helper()
@@ -263,8 +262,7 @@ func oneBufferPackets(t *testing.T, g *topo.Graph, scheme string, src int, membe
 	return all
 }
 
-// busiest returns how many packets of those that are queued the link carries that carries
-// the most, in one direction.
+// busiest returns the number of queued packets on the link and direction that carry most of them.
 func (o *oneBuffer) busiest() (most int) {
 	load := map[topo.End]int{}
 	for h := range o.g.Hosts {
@@ -365,7 +363,7 @@ func TestOneBuffer(t *testing.T) {
 	t.Log(table.String())
 }
 
-// oneBufferCase runs all schemes and holds what is true of every group.
+// oneBufferCase runs all schemes and checks the properties of every group.
 func oneBufferCase(t *testing.T, g *topo.Graph, p manycast.Params, size int, together bool) (r oneBufferRow) {
 	t.Helper()
 	what := fmt.Sprintf("to %d, each its own: %v, %d bytes, together %v", p.Members, p.PerSource, size, together)

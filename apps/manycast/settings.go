@@ -26,7 +26,7 @@ type Settings struct {
 // groupsPerSource: each source sends to a group of its own.
 const groupsPerSource = "per-source"
 
-// drawsDefault is how many iterations auto is (CYC-20).
+// drawsDefault is the number of iterations of auto (CYC-20).
 const drawsDefault = 30
 
 // App implements apps.Kind.
@@ -95,8 +95,8 @@ func (w *Settings) Check(c *setting.Checker, p string) {
 	}
 }
 
-// checkNothingLost makes sure that no packet is lost on purpose: of unreliable messages
-// none is sent again, and whoever waits for one waits for ever.
+// checkNothingLost makes sure that no packet is lost on purpose: unreliable messages are not sent
+// again, and a rank that waits for a lost one waits for ever.
 func checkNothingLost(c *setting.Checker, p string) {
 	if !c.Lossless {
 		c.Failf("switches.pfc", "many-to-many sends unreliable messages, and switches drop packets of priority %d when they are full: "+

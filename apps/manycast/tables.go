@@ -16,8 +16,8 @@ type tables struct {
 	there  []wire.MulticastEntry    // entries in the switches
 }
 
-// fill installs the entries of an iteration. It returns their number, and how many of all switches were set, changed
-// or removed for it.
+// fill installs the entries of an iteration. It returns their number, and the number of entries in all switches that
+// were set, changed or removed for it.
 func (t *tables) fill(iteration int, scheme string, sources []int, groups [][]int) (entries, updates int, err error) {
 	var all []wire.MulticastEntry
 	done := map[int]bool{}
@@ -85,7 +85,8 @@ func (t *tables) move(mlid, class int, members []int) ([]wire.MulticastEntry, er
 	return tree.Branches(), nil
 }
 
-// changed returns how many entries differ between two fillings of the tables, those that only one has included.
+// changed returns the number of entries that differ between two fillings of the tables, those that only one has
+// included.
 func changed(old, new []wire.MulticastEntry) (n int) {
 	type place struct {
 		node  int

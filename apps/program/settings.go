@@ -43,7 +43,7 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	return apps.Prepared{Input: Params{Workload: w.Label, Program: w.Name, Args: w.Args}, Hosts: w.Ranks.Resolve(s.Graph), Steps: 1}, nil
 }
 
-// Links implements apps.Kind. Nothing is known of what a program does with its time.
+// Links implements apps.Kind. The use that a program makes of its time is unknown.
 func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int { return apps.LinksAtMost(g, row) }
 
 // Only implements apps.Kind: a program is one.

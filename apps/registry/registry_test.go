@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
-// TestLongest: every kind of workload has a longest message, or none that its settings tell.
+// TestLongest: every kind of workload has a longest message, or none that its settings determine.
 func TestLongest(t *testing.T) {
 	for _, e := range All() {
 		if n := e.Longest(); n != 0 {

@@ -14,9 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// Checker verifies the settings of workloads. It has what they may ask of the lab that they
-// are a part of, and the checks that they share. One that could only repeat an earlier mistake
-// asks Failed first.
+// Checker verifies the settings of workloads. It has the parts of their lab that they may use, and the
+// checks that they share. One that could only repeat an earlier mistake asks Failed first.
 type Checker struct {
 	Graph       *topo.Graph
 	Peers       map[string]*rankhost.Peer // external hosts, by name
@@ -30,11 +29,10 @@ type Checker struct {
 	Lossless    bool  // switches pause their senders rather than drop them
 	LowClass    bool  // there is a class that waits for theirs
 
-	// ReadFile returns the text of a file of at most so many bytes in the lab file's folder
-	// or below it.
+	// ReadFile returns the text of a file of at most max bytes in the lab file's folder or below it.
 	ReadFile func(name string, max int64) ([]byte, error)
 
-	// Fail is told of a mistake and the path of the value in the file.
+	// Fail records a mistake at the path of a value in the file.
 	Fail func(path, format string, args ...any)
 
 	failed bool
@@ -46,7 +44,7 @@ const (
 	warmUpMax = 1 << 20       // more than anyone needs
 )
 
-// BadLabel says what is wrong with a label for which LabelOK is false.
+// BadLabel is the message for a label for which LabelOK is false.
 const BadLabel = "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens"
 
 var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
@@ -54,7 +52,7 @@ var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
 // LabelOK reports whether s may be a label in reports, or name a program.
 func LabelOK(s string) bool { return labelName.MatchString(s) }
 
-// Failf tells of a mistake.
+// Failf records a mistake.
 func (c *Checker) Failf(path, format string, args ...any) {
 	c.failed = true
 	c.Fail(path, format, args...)
@@ -70,8 +68,8 @@ func (c *Checker) Label(p, label string) {
 	}
 }
 
-// Second makes sure that a time is no more than a second: one that is spent by each
-// packet, message or hop, so that what a message takes stays far within a run.
+// Second makes sure that a time is no more than a second: one that is spent by each packet, message or
+// hop, so that the time of a message stays far within a run.
 func (c *Checker) Second(path string, d Duration) {
 	if vtime.Duration(d) > vtime.Second {
 		c.Failf(path, "%s of %v is more than a second", path, d)
@@ -85,7 +83,7 @@ func (c *Checker) NeedsSwitch(at, algorithm string) {
 	}
 }
 
-// Sizes verifies sizes of which a message has so many.
+// Sizes verifies sizes of messages of the given number of blocks.
 func (c *Checker) Sizes(p string, sizes []Size, warmUp, blocks int) {
 	if len(sizes) == 0 {
 		c.Failf(p, "%s needs at least one scheme and one size", p)
@@ -135,7 +133,8 @@ func (c *Checker) Ranks(p, what string, names Hosts) []int {
 	return ranks
 }
 
-// AllInside makes sure that all ranks of a collective, which what names, can run a program.
+// AllInside makes sure that all ranks of a collective can run a program; what is its name in the
+// message.
 func (c *Checker) AllInside(p, what string, ranks []int) {
 	for _, n := range c.Outside(ranks) {
 		c.Failf(p+".ranks", "%s needs every rank to run a program, and %s is external", what, n)
@@ -169,7 +168,7 @@ func (c *Checker) Rank(p, name string, ranks []int) {
 	}
 }
 
-// Partial makes sure that what is served apart waits for all else.
+// Partial makes sure that the class of ranks served apart waits for all others.
 func (c *Checker) Partial(at, fallback string) {
 	if !c.LowClass && fallback == collective.FallbackPartial {
 		c.Failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): "+

@@ -286,7 +286,7 @@ func (a Algorithms) overMulticast() (names []string) {
 	return names
 }
 
-// Options returns a scheme's parameters for so many ranks.
+// Options returns a scheme's parameters for the given number of ranks.
 func (s *Scheme) Options(ranks int) (o collective.Options) {
 	count := func(c *Count) int {
 		switch {
@@ -318,7 +318,7 @@ func SchemeIndex(all []Scheme, label string) int {
 	return slices.IndexFunc(all, func(s Scheme) bool { return s.Label == label })
 }
 
-// value returns what is given, or zero.
+// value returns the value of a pointer, or zero for nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -1,6 +1,6 @@
-// Package setting is what the settings of workloads are made of: values with units that
-// read themselves from a lab file, choices of hosts, schemes, and the checks that they
-// share. Package lab has it for the rest of the file, too.
+// Package setting has the types of workload settings: values with units that read themselves from a lab
+// file, choices of hosts, schemes, and the checks that they share. Package lab uses it for the rest of
+// the file, too.
 package setting
 
 import (
@@ -217,7 +217,7 @@ func (x Share) String() string {
 	return strconv.Itoa(int(x))
 }
 
-// Of returns the share of so many hosts, rounded to the nearest number and 1 at least.
+// Of returns the share of that many hosts, rounded to the nearest number and 1 at least.
 func (x Share) Of(hosts int) int {
 	if x > 0 {
 		return int(x)

@@ -28,8 +28,8 @@ type plan struct {
 	Transfers []transfer `json:"transfers"`
 }
 
-// cannotRead returns what a replica publishes, in place of its list, if it cannot read its store.
-// Its length is that of no list.
+// cannotRead returns the value that a replica publishes, in place of its list, if it cannot read its
+// store. Its length is that of no list.
 func cannotRead(err error) []byte {
 	b := []byte(err.Error())
 	if len(b)%recordHead == 0 {
@@ -253,7 +253,7 @@ type expected struct {
 	Also map[uint32][]uint64 `json:"also,omitempty"`
 }
 
-// checked is what a replica found when it read its volume back.
+// checked holds the result of a replica's check of its volume.
 type checked struct {
 	Sum string `json:"sum"` // SHA-256 of blocks, numbers and data
 	Bad string `json:"bad"` // the first block with wrong bytes, as text

@@ -248,7 +248,7 @@ func (s *serving) commit() error {
 			}
 		}
 		if err != nil {
-			return nil // the client has been told and decides what to do
+			return nil // the client has the error and decides what to do
 		}
 	}
 }

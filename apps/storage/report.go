@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
-// record is what the client measured of one row.
+// record holds the client's measurements of one row.
 type record struct {
 	Scheme int          `json:"scheme"` // index into Params.Schemes
 	Size   int          `json:"size"`   // index into Params.Sizes

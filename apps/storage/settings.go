@@ -145,7 +145,7 @@ func (s *Settings) Links(g *topo.Graph, _ int, _ *apps.Row) int {
 	return 2 * far
 }
 
-// Only implements apps.Kind: a store has what the row left there.
+// Only implements apps.Kind: a store has the blocks that the row left there.
 func (s *Settings) Only(*apps.Row) apps.Kind { return nil }
 
 // Keeps implements apps.Keeper: replicas with a store.

@@ -28,13 +28,13 @@ import (
 // Name is the workload's name in lab files.
 const Name = "storage"
 
-// Values of Params.Durability. They say when an IO has ended.
+// Values of Params.Durability: the event at which an IO has ended.
 const (
 	Memory = "memory" // all replicas have acknowledged the WRITE
 	Fsync  = "fsync"  // all replicas have sent a notice that their store has the block
 )
 
-// Values of Params.OnFailure. They say what the client does when a replica fails.
+// Values of Params.OnFailure: the client's reaction to the failure of a replica.
 const (
 	Stop    = "stop"    // it ends with an error
 	Degrade = "degrade" // it continues with the others
@@ -74,8 +74,8 @@ type Params struct {
 	Seed       uint64         `json:"seed"`
 }
 
-// Crash is the crash of a replica, which loses its memory and what its store has not made durable.
-// The replica restarts when the IOs have ended.
+// Crash is the crash of a replica, which loses its memory and the writes that its store has not made
+// durable. The replica restarts when the IOs have ended.
 type Crash struct {
 	Rank  int            `json:"rank"`
 	After vtime.Duration `json:"after"` // time from the beginning of the IOs

@@ -62,7 +62,7 @@ func newTrial(p storage.Params) *trial {
 	}
 }
 
-// run returns the rows, and what the run ended with.
+// run returns the rows, and the error of the run.
 func (v *trial) run(t *testing.T) ([]apps.Row, error) {
 	t.Helper()
 	g, err := topo.Star(v.ranks, v.link)
@@ -109,7 +109,7 @@ func (v *trial) run(t *testing.T) ([]apps.Row, error) {
 	return rows, runErr
 }
 
-// must is run of what must go well.
+// must is run of a trial that must succeed.
 func (v *trial) must(t *testing.T) []apps.Row {
 	t.Helper()
 	rows, err := v.run(t)
@@ -180,9 +180,9 @@ func TestSameRun(t *testing.T) {
 	}
 }
 
-// TestCrashes: a replica fails at a random moment of a run, and with it its memory and what
-// its store has not made durable. No acknowledged write is missing on any of the others,
-// and the replica becomes equal to them when it comes back: the client checks both.
+// TestCrashes: a replica fails at a random moment of a run, and loses its memory and the writes that
+// its store has not made durable. No acknowledged write is missing on any of the others, and the
+// replica becomes equal to them when it returns: the client checks both.
 func TestCrashes(t *testing.T) {
 	count := *seedCount
 	switch {
@@ -281,8 +281,8 @@ type forgetful struct{ storage.Store }
 
 func (f forgetful) Sync() error { return nil }
 
-// TestForgetfulStore: the check of the crashes can fail: a store whose Sync does nothing
-// loses acknowledged writes when it crashes, and the client says which.
+// TestForgetfulStore: the check of the crashes can fail: a store whose Sync does nothing loses
+// acknowledged writes when it crashes, and the client names them.
 func TestForgetfulStore(t *testing.T) {
 	v := newTrial(storage.Params{
 		Schemes: []string{"multicast-shared"}, Sizes: []int{512}, Depth: 4, Jobs: 1, Volume: 1 << 14, IOs: 30, Durability: storage.Fsync,
@@ -369,8 +369,8 @@ func TestReadBackNotices(t *testing.T) {
 	}
 }
 
-// TestDiskFull: a replica whose disk is full gives no notice; the client says which and why,
-// and what was acknowledged before is there. With degrade the others go on.
+// TestDiskFull: a replica whose disk is full gives no notice; the client names it and the reason, and
+// earlier acknowledged writes are there. With degrade the others continue.
 func TestDiskFull(t *testing.T) {
 	for _, policy := range []string{storage.Stop, storage.Degrade} {
 		v := newTrial(storage.Params{
@@ -560,9 +560,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestTorn: on links so slow that timers expire the client gives up while WRITEs are under
-// way. Such a block may have packets of them and of what was there before, alike on all
-// replicas, and nothing else.
+// TestTorn: on links so slow that timers expire the client gives up while WRITEs are under way. Such a
+// block may have packets of them and of its earlier data, alike on all replicas, and no other bytes.
 func TestTorn(t *testing.T) {
 	const bs, mtu = 60000, 1024
 	torn, noticed := 0, 0
@@ -601,5 +600,5 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// ios returns what a row says beside its times.
+// ios returns the IO details of a row.
 func ios(r apps.Row) *storage.IO { return apps.DetailsOf[storage.IO](r) }

@@ -23,14 +23,14 @@ type volume struct {
 	crash func() // takes away what is not durable
 }
 
-// keyLen and numberLen are the lengths of a key, and of what stands before the data.
+// keyLen and numberLen are the lengths of a key, and of the number before the data.
 const (
 	keyLen    = 4
 	numberLen = 8
 )
 
-// open opens the database of a folder below base. crash, if set, is what a loss of power
-// does to it.
+// open opens the database of a folder below base. crash, if set, has the effect of a loss of power on
+// fs.
 func open(fs vfs.FS, base, name string, limit int64, crash func()) (storage.Store, error) {
 	if limit > 0 {
 		fs = &limited{FS: fs, left: limit}
@@ -103,7 +103,7 @@ func (v *volume) Sync() error {
 	})
 }
 
-// recordOf reads what a block has.
+// recordOf reads the record of a block.
 func recordOf(key, value []byte) (storage.Record, error) {
 	if len(key) != keyLen || len(value) < numberLen {
 		return storage.Record{}, fmt.Errorf("read store: a record of %d and %d bytes", len(key), len(value))
@@ -147,14 +147,14 @@ func (v *volume) Crash() {
 	if v.crash != nil {
 		v.crash()
 	}
-	// What it still writes goes to what is no more.
+	// Its further writes go to deleted files.
 	_ = v.Close()
 }
 
 // Close implements storage.Store. A store that has failed says nothing more.
 func (v *volume) Close() error {
 	if v.guard.failed() != nil {
-		return nil // it is closed, or would wait for what cannot be done
+		return nil // it is closed, or would wait for a write that cannot be done
 	}
 	err := v.guard.do(func() error {
 		if err := v.db.Close(); err != nil {
