@@ -5,8 +5,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Keep says whether a pending call of a timeline keeps a run from ending. It matters to drivers
-// that stop when no event is left.
+// Keep decides whether a pending call of a timeline keeps a run from ending. It matters to drivers that
+// stop when no event is left.
 type Keep uint8
 
 // Values of Keep, from the weakest to the strongest.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lines collects what is logged and says when the first line has come.
+// lines collects log lines and signals the first one.
 type lines struct {
 	mu    sync.Mutex
 	text  strings.Builder
@@ -40,7 +40,7 @@ func withoutFiles(t *testing.T, do func() error) {
 	}
 }
 
-// toldOnce demands that a lack of files is told, once.
+// toldOnce checks that a lack of files is logged, once.
 func (l *lines) toldOnce(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -50,8 +50,8 @@ func (l *lines) toldOnce(t *testing.T) {
 	}
 }
 
-// TestHandoverWithoutFiles: while the agent may open no more files a handover waits, which is
-// told once; when it may, the sockets come.
+// TestHandoverWithoutFiles: while the agent may open no more files a handover waits, which is logged
+// once; when it may, the sockets arrive.
 func TestHandoverWithoutFiles(t *testing.T) {
 	l, err := listen(t.TempDir(), "s")
 	if err != nil {

@@ -106,10 +106,11 @@ func (a *agent) listen(dir string, x *legacy) error {
 	return nil
 }
 
-// streamsMax is how many calls one connection may have open. A run has two for as long as it lasts.
+// streamsMax is the number of calls that one connection may have open. A run has two for as long as it
+// lasts.
 const streamsMax = 64
 
-// server returns what serves the agent's calls.
+// server returns the gRPC server of the agent's calls.
 func (a *agent) server() *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax), grpc.UnaryInterceptor(a.fence.Intercept))
 	nodeapi.RegisterNodeServer(s, a)
@@ -244,8 +245,8 @@ func (a *agent) Configure(_ context.Context, r *nodeapi.ConfigureRequest) (*node
 	return &nodeapi.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }
 
-// memberWait is how long a call waits for the end of a run in virtual time. A node notices within a
-// fraction of it that its run was broken off.
+// memberWait is the time that a call waits for the end of a run in virtual time. A node notices within
+// a fraction of it that its run was broken off.
 const memberWait = time.Second
 
 // configured returns the node, or an error before the first Configure. The node stays what it

@@ -19,8 +19,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// TestStreams: an agent says how many streams a connection may have open at once, which the
-// server holds it to: HTTP/2 has no limit of its own.
+// TestStreams: an agent announces the number of streams that a connection may have open, and the server
+// enforces it: HTTP/2 has no limit of its own.
 func TestStreams(t *testing.T) {
 	a := &agent{}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "a"))

@@ -77,10 +77,10 @@ func (h *agentClients) node(name string) (nodeapi.NodeClient, error) {
 	return nodeapi.NewNodeClient(c), nil
 }
 
-// atOnce is how many nodes are called at once.
+// atOnce is the number of nodes that are called at a time.
 const atOnce = 8
 
-// each does something at nodes, a few at a time, and returns what failed.
+// each calls f for nodes, a few at a time, and returns the errors.
 func (h *agentClients) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c nodeapi.NodeClient) error) error {
 	ctx = nodeapi.WithEpoch(ctx, epoch)
 	errs := make([]error, len(nodes))

@@ -31,7 +31,7 @@ type ControllerOptions struct {
 	Name     string
 	Replicas int    // controllers the lab has
 	Dir      string // folder of its sockets
-	Data     string // folder of what it keeps when it dies
+	Data     string // folder of the state that survives its death
 	Nodes    string // folder that holds the folders of all nodes' sockets
 	Version  string
 }
@@ -87,7 +87,7 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	return nil
 }
 
-// controllerNode is what a controller has in common with other nodes: a clock, and faults applied
+// controllerNode holds the parts that a controller shares with other nodes: a clock, and faults applied
 // to it.
 type controllerNode struct {
 	nodeapi.UnimplementedNodeServer

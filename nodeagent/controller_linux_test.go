@@ -134,7 +134,7 @@ func TestControllerFaults(t *testing.T) {
 		return strings.HasSuffix(list(), "c on true over false seen 1 hit true at [controller0]\n")
 	})
 	add("d", "{control-partition: {controllers: controller0, direction: in}}")
-	eventually(t, func() bool { // what does not come to it is the others' to stop
+	eventually(t, func() bool { // the others must stop messages that do not reach it
 		return strings.HasSuffix(list(), "d on true over false seen 1 hit false at []\n")
 	})
 	add("e", "{controller-crash: {controllers: controller*}}")
@@ -187,7 +187,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// stub is an agent that notes what it is told.
+// stub is an agent that records its calls.
 type stub struct {
 	nodeapi.UnimplementedNodeServer
 	fence nodeapi.Fence
@@ -230,9 +230,9 @@ func (s *stub) SetMulticast(_ context.Context, m *nodeapi.MulticastEntry) (*node
 	return &nodeapi.MulticastReply{}, nil
 }
 
-// TestHands: a leader gives nodes what they lack and takes from them what they should not have,
-// tells the switches of a group's tree, and is refused once a later leader was there. Without
-// an epoch nobody does in a controlled lab what is the leader's.
+// TestHands: a leader adds missing entries to nodes and removes wrong ones, gives the switches a
+// group's tree, and is refused once a later leader was there. Calls of the leader are refused in a
+// controlled lab without an epoch.
 func TestHands(t *testing.T) {
 	names := []string{"h0", "h1", "h2", "leaf0"}
 	dir := folder(t, names...)

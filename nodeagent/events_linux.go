@@ -21,7 +21,7 @@ const (
 	eventsEvery = 200 * time.Millisecond // between batches, which bounds what a kill can lose
 )
 
-// linesBatch is how many lines of the trace go into a batch: gRPC takes 4 MiB.
+// linesBatch is the number of lines of the trace in a batch: gRPC takes 4 MiB.
 const linesBatch = 1 << 13
 
 // events collects what the machine reports until it is sent.
@@ -110,7 +110,7 @@ func (e *events) Trace(now vtime.Time, ev machine.Event) {
 	e.all = append(e.all, nodeapi.EventOf(now, ev))
 }
 
-// take returns what is collected and empties the buffer.
+// take returns the collected events and empties the buffer.
 func (e *events) take() (all []*nodeapi.Event, cut uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -147,8 +147,8 @@ func (e *events) stream(s nodeapi.Node_WatchServer, now func() vtime.Time, done 
 	tick := time.NewTicker(eventsEvery)
 	defer tick.Stop()
 	for last := false; ; {
-		// Inputs have lab times from before the clock's, so what is traced after this
-		// reading may be earlier by what the loop was late: the contract says so.
+		// Inputs have lab times from before the clock's, so lines traced after this reading may be
+		// earlier by the loop's lag, as the contract allows.
 		until := now()
 		if e.trace != nil {
 			e.trace.flush()

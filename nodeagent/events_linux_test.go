@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/traces"
 )
 
-// batches takes what a node sends.
+// batches takes the batches that a node sends.
 type batches struct {
 	grpc.ServerStream
 	all []*nodeapi.EventBatch

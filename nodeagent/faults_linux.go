@@ -40,7 +40,7 @@ func (a *agent) AddFaults(ctx context.Context, r *nodeapi.FaultList) (*nodeapi.F
 	var list *nodeapi.FaultList
 	err = n.call(func(now vtime.Time) {
 		for _, s := range specs {
-			// A leader may have died after it told us.
+			// A leader may have died after its call.
 			if epoch == 0 || !slices.ContainsFunc(n.faults.List(now), func(o faults.Status) bool { return o.ID == s.ID }) {
 				n.faults.Add(now, s)
 				n.noteByHand(now, machine.EventFaultAdded, s.ID, ": "+s.Text)
@@ -71,7 +71,7 @@ func (a *agent) ListFaults(context.Context, *nodeapi.InspectRequest) (*nodeapi.F
 	return n.listFaults()
 }
 
-// listFaults returns what is applied here, with its counts.
+// listFaults returns the faults applied here, with their counts.
 func (n *node) listFaults() (out *nodeapi.FaultList, err error) {
 	err = n.call(func(now vtime.Time) { out = listed(n.faults.List(now)) })
 	return out, err
@@ -123,8 +123,8 @@ func (a *agent) ResetFaults(_ context.Context, r *nodeapi.ResetRequest) (*nodeap
 	return gone, err
 }
 
-// newTimeline returns the timeline of a node: it applies what concerns the node, and knows
-// of all links, since routes depend on them.
+// newTimeline returns the timeline of a node: it applies the faults of the node, and has all links,
+// since routes depend on them.
 func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeline {
 	n.routes = router{
 		find: func(down []int) virtswitch.FIB {

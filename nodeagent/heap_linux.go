@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// giveBack returns to the machine what is free of the node's heap. By itself the Go runtime lets garbage grow to
-// 4 MiB, and later to what was in use once more, before it collects any: in each of hundreds of processes.
+// giveBack returns the free part of the node's heap to the machine. The Go runtime lets garbage grow to 4 MiB,
+// and later to the size of the used heap, before it collects any: in each of hundreds of processes.
 func giveBack() { debug.FreeOSMemory() }
 
-// restTime is how long after a run a node gives back what the run has used: the command has what it needs by
-// then, and few begin another run so soon.
+// restTime is the time after a run at which a node gives back the run's memory: the command has its results
+// by then, and few begin another run so soon.
 const restTime = 200 * time.Millisecond
 
-// giveBackLater gives back at rest what a run has used. It costs some milliseconds of processor time, which a run,
-// and one that follows at once, do not wait for.
+// giveBackLater gives back a run's memory when the node is idle. It costs some milliseconds of processor time,
+// which a run, and one that follows at once, do not wait for.
 func (a *agent) giveBackLater() {
 	time.AfterFunc(restTime, func() {
 		if !a.member.Load() {

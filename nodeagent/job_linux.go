@@ -91,8 +91,8 @@ func peersOf(start *nodeapi.Start) []*rankhost.Peer {
 	return all
 }
 
-// endJob waits until the program has ended or the orchestrator has gone. It tells the orchestrator
-// how the program ended, and waits until the orchestrator releases the rank.
+// endJob waits until the program has ended or the connection of the orchestrator is closed. It reports
+// the program's end to the orchestrator, and waits until the orchestrator releases the rank.
 func (n *node) endJob(b *board, done <-chan error) error {
 	var err error
 	select {
@@ -124,7 +124,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	text := ""
 	if err != nil {
 		text = err.Error()
-		n.abandon(b, true) // before the end is reported: what the rank has under way must not go on
+		n.abandon(b, true) // before the end is reported: the rank's requests must not continue
 	}
 	if err := b.send(&nodeapi.FromRank{What: &nodeapi.FromRank_Done{Done: &nodeapi.Done{Error: text}}}); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (n *node) abandon(b *board, brokenOff bool) {
 	b.abandoned = true
 	select {
 	case <-n.over:
-		n.endTasks() // the NIC has gone, and all with it
+		n.endTasks() // the NIC is removed, and all objects with it
 		return
 	default:
 	}
@@ -227,7 +227,7 @@ func (b *board) send(m *nodeapi.FromRank) error {
 
 // tell sends a message that needs no reply.
 func (b *board) tell(m *nodeapi.FromRank) {
-	// If the orchestrator has gone the rank is unwound at its next wait.
+	// If the orchestrator is gone the rank is unwound at its next wait.
 	_ = b.send(m)
 }
 
@@ -246,9 +246,9 @@ func (q *question) answered() bool {
 	}
 }
 
-// ask sends a call and returns its reply; the host's other tasks go on meanwhile. It returns nil
-// once over, which may be nil, reports that the wait is over. The host unwinds a task that still
-// waits when the job ends or the host crashes.
+// ask sends a call and returns its reply; the host's other tasks run meanwhile. It returns nil once
+// over, which may be nil, reports that the wait is over. The host unwinds a task that still waits when
+// the job ends or the host crashes.
 func (b *board) ask(why string, m *nodeapi.FromRank, over func() bool) *nodeapi.ToRank {
 	q := &question{came: make(chan struct{})}
 	b.mu.Lock()
@@ -277,11 +277,11 @@ func (b *board) Get(key, why string, over func() bool) (value []byte, ok bool) {
 	return m.GetValue(), m != nil
 }
 
-// Take implements rankhost.Board. The orchestrator keeps what is taken: labs that are up have few ranks.
+// Take implements rankhost.Board. The orchestrator keeps taken values: running labs have few ranks.
 func (b *board) Take(key, why string, over func() bool) ([]byte, bool) { return b.Get(key, why, over) }
 
-// Barrier implements rankhost.Board. All ranks go on at one instant of lab time, which the
-// orchestrator puts far enough ahead for its message to arrive.
+// Barrier implements rankhost.Board. All ranks resume at one instant of lab time, which the
+// orchestrator chooses late enough for its message to arrive.
 func (b *board) Barrier(over func() bool) bool {
 	m := b.ask("the other ranks to synchronise", &nodeapi.FromRank{What: &nodeapi.FromRank_Barrier{Barrier: true}}, over)
 	if m == nil {

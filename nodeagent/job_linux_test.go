@@ -25,8 +25,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// holder is a program that makes one of each object a rank can make, has more to send than it
-// ever will, and then does what it is told to.
+// holder is a program that makes one of each object a rank can make, has more to send than it ever
+// will, and then ends as the test asks.
 func holder(stuck <-chan struct{}) rank.Program {
 	return rank.Program{Name: "holder", Run: func(r *rank.Rank, _ []string) error {
 		b, err := r.Alloc(8<<20, rank.MemoryHashed)
@@ -116,7 +116,7 @@ func newJobs(t *testing.T, p rank.Program) *jobs {
 	return &jobs{t: t, a: a, c: nodeapi.NewNodeClient(conn), link: far[0]}
 }
 
-// start starts the rank and goes on when its data flows.
+// start starts the rank and returns when its data flows.
 func (j *jobs) start() {
 	j.t.Helper()
 	ctx, end := context.WithCancel(j.t.Context())
@@ -184,7 +184,7 @@ func (j *jobs) have(what string) {
 	j.tell(&nodeapi.ToRank{Id: j.last, What: &nodeapi.ToRank_Value{Value: []byte(what)}})
 }
 
-// done returns what the rank ended with, as it says itself.
+// done returns the end of the rank, by its own report.
 func (j *jobs) done() string {
 	j.t.Helper()
 	for {
@@ -198,7 +198,7 @@ func (j *jobs) done() string {
 	}
 }
 
-// frames takes what has come by the link: packets of RoCE, and DELETEs of groups.
+// frames takes the frames that have arrived on the link: packets of RoCE, and DELETEs of groups.
 func (j *jobs) frames() (roce, deletes int) {
 	j.t.Helper()
 	b := make([]byte, 1<<14)
@@ -247,15 +247,15 @@ func (j *jobs) state() counters.Node {
 	return s
 }
 
-// held returns what the node holds of a run; the process is the test's.
+// held returns the objects of a run that the node holds; the process is the test's.
 func (j *jobs) held() counters.Held {
 	h := *j.state().Held
 	h.Goroutines, h.Files = 0, 0
 	return h
 }
 
-// TestWaysOut: whichever way a rank's job ends, nothing of what the rank has made is left on its
-// host, nothing more is sent, and the switches are told to forget the group that it leads.
+// TestWaysOut: whichever way a rank's job ends, no object of the rank is left on its host, nothing more
+// is sent, and the switches are asked to delete the group that it leads.
 func TestWaysOut(t *testing.T) {
 	j := newJobs(t, holder(nil))
 	fresh := j.held()
@@ -339,9 +339,9 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestStuckProgram: a program that waits for something outside package rank cannot be unwound
-// (endTasks says what becomes of it), but what it had under way stops at once; if it comes back
-// in time, the host takes part in the next run.
+// TestStuckProgram: a program that waits for something outside package rank cannot be unwound (see
+// endTasks), but its requests under way stop without delay; if it returns in time, the host takes part
+// in the next run.
 func TestStuckProgram(t *testing.T) {
 	stuck := make(chan struct{})
 	free := sync.OnceFunc(func() { close(stuck) })

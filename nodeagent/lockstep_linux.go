@@ -48,11 +48,11 @@ type member struct {
 	node     *lockstep.Node
 	faults   *faults.Timeline
 	lift     bool                                          // the row's faults are lifted when what its ranks left is released
-	notes    func(now vtime.Time, added bool, text string) // of what is done by hand: one node tells of it
+	notes    func(now vtime.Time, added bool, text string) // of manual faults: one node reports them
 	programs []rank.Program
 	ranks    *sim.Ranks            // of the job that runs; nil: none
 	trace    *traces.Recorder      // nil: the lab has no trace
-	lines    []byte                // of the trace, that have not been told yet
+	lines    []byte                // of the trace, that have not been sent yet
 	taps     map[nodePort][]uint32 // numbers of the captures at each port
 	turns    *verbs.Turns          // of programs of the machine; nil: the lab runs none here
 	server   *verbs.Server         // of those
@@ -129,7 +129,8 @@ func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
 	return <-received
 }
 
-// unwindWait is how long a node waits, after the end of a run, for a program that is outside package rank.
+// unwindWait is the time that a node waits, after the end of a run, for a program that is outside package
+// rank.
 const unwindWait = 3 * time.Second
 
 // leave waits until the node has left the run. A program that blocks outside package rank can only be ended
@@ -275,7 +276,7 @@ func (l turnLoop) Call(_ vtime.Time, f func(now vtime.Time)) bool {
 // nodePort is a port of any node of the lab.
 type nodePort struct{ node, port int }
 
-// capture begins or ends to tell of the frames that arrive at the node and pass a port that is captured:
+// capture starts or stops the reports of the frames that arrive at the node and pass a captured port:
 // its own, or one at the other end of its links.
 func (x *member) capture(o *nodeapi.CaptureOrder) error {
 	part := x.node.Part()
@@ -300,12 +301,12 @@ func (x *member) capture(o *nodeapi.CaptureOrder) error {
 	return nil
 }
 
-// Trace implements machine.Tracer: events of the node's machine are told at once.
+// Trace implements machine.Tracer: events of the node's machine are sent immediately.
 func (x *member) Trace(now vtime.Time, e machine.Event) {
 	x.tell(&nodeapi.Word{What: &nodeapi.Word_Event{Event: nodeapi.EventOf(now, e)}})
 }
 
-// lineBytes is how many bytes of the trace are told at once.
+// lineBytes is the number of bytes of the trace in one message.
 const lineBytes = 1 << 16
 
 // line takes a line of the trace.
@@ -462,8 +463,8 @@ func (x *member) begin(start *nodeapi.Start) error {
 	return nil
 }
 
-// program returns what the node's rank of a job does: for a program of this machine it has its turns, and records when
-// it began and ended.
+// program returns the program of the node's rank in a job: for a program of this machine it has its turns, and records
+// its begin and end.
 func (x *member) program(start *nodeapi.Start, app apps.App) func(*rank.Rank) error {
 	if _, ok := app.(command.App); !ok {
 		return func(r *rank.Rank) error { return app.Run(r, start.Params) }
@@ -483,10 +484,10 @@ func (x *member) program(start *nodeapi.Start, app apps.App) func(*rank.Rank) er
 	}
 }
 
-// tell sends a word of a rank. If the orchestrator has gone, the stream's end ends the run.
+// tell sends a word of a rank. If the orchestrator is gone, the stream's end ends the run.
 func (x *member) tell(w *nodeapi.Word) { _ = x.say(w) }
 
-// stop unwinds what still waits, and tells how the ranks have ended.
+// stop unwinds the tasks that still wait, and reports the ends of the ranks.
 func (x *member) stop() error {
 	ended := &nodeapi.RanksEnded{}
 	if x.ranks != nil {
@@ -500,7 +501,7 @@ func (x *member) stop() error {
 	return x.say(&nodeapi.Word{What: &nodeapi.Word_Ended{Ended: ended}})
 }
 
-// report tells what the node has seen of the run so far; whole: with every frame, if that was asked for.
+// report sends the node's counters of the run so far; whole: with every frame, if that was asked for.
 func (x *member) report(whole bool) error {
 	part, g := x.node.Part(), x.node.Part().Graph()
 	id, _ := g.Find(x.name)

@@ -63,7 +63,7 @@ func TestMemoryOfBrokenRun(t *testing.T) {
 		t.Error(err)
 	}
 	a.memory = nil
-	a.takeMemory([]int{-1, -1, -1}) // what the kernel refuses is what the run is told
+	a.takeMemory([]int{-1, -1, -1}) // the run gets the kernel's refusals
 	a.node = &node{}
 	if _, _, err := a.enter(); err == nil || !strings.Contains(err.Error(), "bad file descriptor") {
 		t.Errorf("a run enters a node whose memory could not be mapped: %v", err)

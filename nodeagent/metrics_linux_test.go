@@ -65,9 +65,9 @@ func configureAs(t *testing.T, a *agent, name string, ports int) (far []int) {
 	return far
 }
 
-// TestMetrics: a node serves all its counters, under the names of package counters, with
-// the values that inspect shows; only its user can connect; before it is configured it says
-// so, and what it becomes later it shows.
+// TestMetrics: a node serves all its counters, under the names of package counters, with the values
+// that inspect shows; only its user can connect; before it is configured it says so, and later it shows
+// its node.
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	l, err := listenPrivate(dir, counters.MetricsSocket)
@@ -97,7 +97,7 @@ func TestMetrics(t *testing.T) {
 			break
 		}
 	}
-	lab := `mcastlab_node_lab_seconds{node="leaf0"}` // goes on
+	lab := `mcastlab_node_lab_seconds{node="leaf0"}` // advances
 	want := map[string]float64{
 		`mcastlab_switch_groups{node="leaf0"}`: 0, `mcastlab_switch_mft_bytes{node="leaf0"}`: 0, `mcastlab_node_frames_held{node="leaf0"}`: 0,
 		`mcastlab_switch_joined_groups{node="leaf0"}`: 0, `mcastlab_switch_joined_ports{node="leaf0"}`: 0,

@@ -35,7 +35,7 @@ import (
 type node struct {
 	name  string
 	id    int    // in the graph
-	data  string // folder of what the node keeps across restarts; empty: nothing
+	data  string // folder of the state that the node keeps across restarts; empty: none
 	lab   *lab.Lab
 	graph *topo.Graph
 	loop  *live.Loop
@@ -161,8 +161,8 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		}
 		c.IO = append(c.IO, in.NewIO(fd, n.lab.Runtime.IO == "trains"))
 		far := n.graph.Peer(id, p)
-		// What the far end's transmitter is told about this link is also what arrivals
-		// here are due after: propagation and this node's pipeline.
+		// The delay of the far end's transmitter on this link is also that of arrivals here:
+		// propagation and this node's pipeline.
 		c.Delays = append(c.Delays, spec.Port(far.Node, far.Port).Delay)
 		ports = append(ports, spec.Port(id, p))
 	}
@@ -211,7 +211,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	return nil
 }
 
-// panicked notes what a program panicked with: the first of its tasks to do so.
+// panicked records the value of a program's panic: that of the first of its tasks.
 func (n *node) panicked(p any) {
 	select {
 	case n.caught <- p:
@@ -230,7 +230,8 @@ func (n *node) machine() machine.Machine {
 	return n.nic
 }
 
-// managedIn returns what tells the fabric's number of the host that has an address on the management network.
+// managedIn returns a function that finds the fabric's number of the host that has an address on the
+// management network.
 func managedIn(g *topo.Graph) func(a netip.Addr) (ip uint32, ok bool) {
 	return func(a netip.Addr) (ip uint32, ok bool) {
 		i, ok := labspec.ManagementHost(a)
@@ -241,7 +242,7 @@ func managedIn(g *topo.Graph) func(a netip.Addr) (ip uint32, ok bool) {
 	}
 }
 
-// known returns what tells the addresses of the lab's hosts.
+// known returns a function that reports whether an address is that of a host of the lab.
 func (n *node) known() func(ip uint32) bool {
 	ips := make(map[uint32]bool, n.graph.Hosts)
 	for i := range n.graph.Hosts {
@@ -259,7 +260,7 @@ func (n *node) stop() error {
 	var err error
 	if n.host != nil {
 		n.endTasks()
-		n.loop.Call(vtime.Never, n.programs.Restart) // so that programs are told
+		n.loop.Call(vtime.Never, n.programs.Restart) // so that programs get the event
 		err = n.programs.Close()
 	}
 	n.loop.Stop()
@@ -341,7 +342,8 @@ func (n *node) counted(links []live.LinkStats) counters.Node {
 	return s
 }
 
-// openFiles returns how many descriptors the process has open, or 0 where that cannot be seen.
+// openFiles returns the number of descriptors that the process has open, or 0 where that cannot be
+// seen.
 func openFiles() int {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// observeEvery is how often a node looks at its rank.
+	// observeEvery is the interval at which a node checks its rank.
 	observeEvery = 250 * time.Millisecond
 	// restLooks is the number of looks in a row at which nothing has moved after which the rank
 	// is reported to rest.
 	restLooks = 4
 )
 
-// outsideAfter is how long a rank may stay outside package rank before it is reported: first for
-// the code that ends a run, then for people.
+// outsideAfter is the time that a rank may stay outside package rank before it is reported: first to
+// the code that ends a run, then to people.
 var outsideAfter = [...]time.Duration{time.Second, 5 * time.Second}
 
-// observe tells the orchestrator whether the rank's tasks rest, and whether one of them does
-// not come back to package rank, until ended is closed.
+// observe reports to the orchestrator whether the rank's tasks are idle, and whether one of them does
+// not return to package rank, until ended is closed.
 func (n *node) observe(b *board, ended <-chan struct{}) {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
@@ -41,7 +41,7 @@ func (n *node) observe(b *board, ended <-chan struct{}) {
 	}
 }
 
-// observer is what was observed of a rank, and what was reported.
+// observer holds the observations of a rank, and those that were reported.
 type observer struct {
 	moves  uint64
 	looks  int  // in a row at which nothing had moved
@@ -50,7 +50,7 @@ type observer struct {
 	task   string
 }
 
-// rest reports to the orchestrator when the host comes to rest, and when it no longer rests.
+// rest reports to the orchestrator when the host becomes idle, and when it no longer is.
 func (o *observer) rest(n *node, b *board) {
 	b.mu.Lock()
 	replies := b.replies // before the look: what comes after it is seen as a move

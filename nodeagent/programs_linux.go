@@ -10,16 +10,16 @@ import (
 	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 )
 
-// listenPrograms listens at the socket of programs that use libibverbs. Whoever finds it may connect: the
-// folders that it is reached by say who does. It changes the umask as listenPrivate does.
+// listenPrograms listens at the socket of programs that use libibverbs. Any process that can open it may
+// connect: the permissions of its folders decide. It changes the umask as listenPrivate does.
 func listenPrograms(dir, name string) (*net.UnixListener, error) {
 	defer unix.Umask(unix.Umask(0o111))
 	return listenAt("unixpacket", dir, name)
 }
 
-// takePrograms hands programs to the node that there is when they connect. Where there is no NIC for them
-// (a switch, or the node is part of a run in virtual time that has no programs), they see no device. Programs may have all descriptors that the process
-// may open: others wait until some are given back.
+// takePrograms hands programs to the node that is configured when they connect. Where there is no NIC for them (a switch, or the node is part of a run
+// in virtual time that has no programs), they see no device. Programs may use all descriptors that the process may open: others wait until some are
+// closed.
 func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
 	for {
 		conn, err := nodeapi.Accept(l.AcceptUnix, log)
@@ -40,7 +40,7 @@ func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
 	}
 }
 
-// showClock tells the programs at a host what the lab's clock goes by.
+// showClock gives the programs at a host the rates of the lab's clock.
 func (n *node) showClock() error {
 	if n.programs == nil {
 		return nil

@@ -18,9 +18,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// TestReconfigureUnderCalls: while a node is ended and configured again, many times, calls
-// of all kinds go on. Each is carried out by one configuration or refused, and none reaches a
-// descriptor that another socket has by then.
+// TestReconfigureUnderCalls: while a node is ended and configured again, many times, calls of all kinds
+// are made. Each is carried out by one configuration or refused, and none reaches a descriptor that
+// another socket has by then.
 func TestReconfigureUnderCalls(t *testing.T) {
 	a := &agent{version: "test"}
 	over := make(chan struct{})
@@ -131,7 +131,7 @@ func TestFenceBeforeNode(t *testing.T) {
 	}
 }
 
-// TestConfigureByFile: nodes and controllers are told of a lab in its message. The text of a lab file, which older
+// TestConfigureByFile: nodes and controllers get a lab as its message. The text of a lab file, which older
 // versions sent, is refused with one line.
 func TestConfigureByFile(t *testing.T) {
 	q := &nodeapi.ConfigureRequest{Node: "leaf0", Lab: []byte("name: metrics\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Dilation: 1000}}

@@ -12,9 +12,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// releaseWait is how long a rank may take to end. One that blocks only through package rank is
-// gone at once, and with one that blocks outside it the node ends sooner than this
-// (live.Host.Stop): what is left is a store that takes its time.
+// releaseWait is the time that a rank may take to end. One that blocks only through package rank ends
+// immediately, and with one that blocks outside it the node ends sooner than this (live.Host.Stop): the
+// rest is a store that is slow to close.
 const releaseWait = 5 * time.Second
 
 // Release implements nodeapi.NodeServer. Between runs nothing on a node is in use: whatever a rank
@@ -57,7 +57,7 @@ func (n *node) endRank(ctx context.Context) error {
 	}
 }
 
-// waits returns what the host's tasks wait for, or an empty string.
+// waits returns the reasons of the waits of the host's tasks, or an empty string.
 func (n *node) waits() string {
 	why := n.host.Waiting()
 	if len(why) == 0 {

@@ -21,7 +21,7 @@ func (n *node) openStore(host, volume string, limit int64) (s apps.Store, err er
 	return &patientStore{n.host, s}, nil
 }
 
-// beside calls f while other tasks of the host, and its NIC, go on.
+// beside calls f while other tasks of the host, and its NIC, continue.
 func beside(h *live.Host, f func()) {
 	h.Await("its store", func() (vtime.Time, bool) {
 		f()

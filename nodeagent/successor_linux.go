@@ -26,16 +26,16 @@ import (
 )
 
 // An agent-crash ends the process of a node, and a successor takes its place: the same program,
-// executed again under the same process number, so that the container and the network namespace,
-// whose interfaces are the ends of the neighbours' links, stay. The memory of the first process is
-// lost. Through an unnamed file the successor inherits what belongs to the lab and not to the node:
-// its configuration, its clock, the faults, the frames on its links, and what was counted and
-// reported. It runs long before the fault ends; its links are down until then.
+// executed again under the same process number, so that the container and the network namespace, whose
+// interfaces are the ends of the neighbours' links, stay. The memory of the first process is lost.
+// Through an unnamed file the successor inherits what belongs to the lab and not to the node: its
+// configuration, its clock, the faults, the frames on its links, and the counters and reports. It runs
+// long before the fault ends; its links are down until then.
 
 // legacyEnv names the descriptor of the file.
 const legacyEnv = "MCASTLAB_LEGACY"
 
-// legacy is what one process of a node leaves to the next.
+// legacy is the state that one process of a node leaves to the next.
 type legacy struct {
 	Configure []byte // nodeapi.ConfigureRequest
 	Epoch     uint64 // of the fence
@@ -44,7 +44,7 @@ type legacy struct {
 
 	Left      live.Left
 	Counted   counters.Node
-	Batch     []byte // nodeapi.EventBatch: what nobody has been told yet
+	Batch     []byte // nodeapi.EventBatch: events that have not been sent yet
 	Faults    faults.State
 	Multicast []wire.MulticastEntry
 	Snooped   *virtswitch.Snooped
@@ -62,8 +62,7 @@ func (t target) EndAgent(now vtime.Time, node int) (lost int) {
 	return lost
 }
 
-// errLeaving refuses a call for the process that comes after this one: whoever calls tries again
-// (nodeapi.Again).
+// errLeaving refuses a call that the next process must serve: the caller tries again (nodeapi.Again).
 func errLeaving() error {
 	return status.Error(codes.Aborted, "the agent has crashed, and is being started again")
 }
@@ -93,8 +92,7 @@ func (a *agent) succeed(n *node) {
 // leaveWait bounds how long connected clients may take to receive what was sent to them.
 const leaveWait = 5 * time.Second
 
-// endCalls ends all connections. Clients may connect again: whoever does waits for the next
-// process.
+// endCalls ends all connections. Clients may connect again: a call then waits for the next process.
 func (a *agent) endCalls() {
 	late := time.AfterFunc(leaveWait, a.calls.Stop)
 	a.calls.GracefulStop()
@@ -169,7 +167,7 @@ func execute(x *legacy) error {
 	return nil // not reached: exec does not return
 }
 
-// inherit returns what an earlier process of this node has left; nil: this is the first.
+// inherit returns the state that an earlier process of this node has left; nil: this is the first.
 func inherit() (*legacy, error) {
 	text, ok := os.LookupEnv(legacyEnv)
 	if !ok {

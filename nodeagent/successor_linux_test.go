@@ -80,7 +80,7 @@ func newNodeProcess(t *testing.T, name string, ports int) *nodeProcess {
 	return p
 }
 
-// state returns what the node tells of itself.
+// state returns the node's report of itself.
 func (p *nodeProcess) state() counters.Node {
 	p.t.Helper()
 	r, err := p.c.Inspect(p.t.Context(), &nodeapi.InspectRequest{})
@@ -134,7 +134,7 @@ func (p *nodeProcess) executed() bool {
 	return bytes.Contains(b, []byte(legacyEnv+"="))
 }
 
-// send gives the node frames that are none, and returns once it has counted so many in all.
+// send gives the node invalid frames, and returns once it has counted inAll of them.
 func (p *nodeProcess) send(frames int, inAll uint64) {
 	p.t.Helper()
 	for range frames {
@@ -153,8 +153,8 @@ func (p *nodeProcess) send(frames int, inAll uint64) {
 	}
 }
 
-// holds waits until the node holds what is wanted and has no more goroutines: that of a call or a
-// connection ends a moment after who called has the answer.
+// holds waits until the node holds the wanted objects and has no more goroutines: that of a call or a
+// connection ends a moment after its caller has the answer.
 func (p *nodeProcess) holds(when string, want counters.Held) {
 	p.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
@@ -187,9 +187,9 @@ func (p *nodeProcess) joins(group uint32) {
 	}
 }
 
-// TestSwitchSuccessor: the process of a switch whose agent has crashed, twice, is executed again
-// under its number. Counters, clock, faults, groups of programs, the controllers' entries and the epoch are those of
-// before, and it holds what a new one does. Frames that come meanwhile are lost at its links.
+// TestSwitchSuccessor: the process of a switch whose agent has crashed, twice, is executed again under its number.
+// Counters, clock, faults, groups of programs, the controllers' entries and the epoch are those of before, and it
+// holds the objects of a new one. Frames that arrive meanwhile are lost at its links.
 func TestSwitchSuccessor(t *testing.T) {
 	p := newNodeProcess(t, "leaf0", 2)
 	leader := nodeapi.WithEpoch(t.Context(), epochOfTest)
@@ -248,9 +248,9 @@ func watchAll(w nodeapi.Node_WatchClient, err error) (all []*nodeapi.Event, end 
 	return all, err
 }
 
-// TestHostSuccessor: the job on a host whose agent crashes ends with the reason, also if its
-// program could not be ended otherwise, and the next one is run by the new process. Who watches
-// is told every event once.
+// TestHostSuccessor: the job on a host whose agent crashes ends with the reason, also if its program
+// could not be ended otherwise, and the next one is run by the new process. A watcher gets every event
+// once.
 func TestHostSuccessor(t *testing.T) {
 	p := newNodeProcess(t, "h0", 1)
 	start := func(name string) nodeapi.Node_JobClient {
@@ -265,7 +265,7 @@ func TestHostSuccessor(t *testing.T) {
 		}
 		return j
 	}
-	begin := func(j nodeapi.Node_JobClient) { // lets the program go on that has said what it does
+	begin := func(j nodeapi.Node_JobClient) { // lets the program continue that has reported its state
 		m, err := j.Recv()
 		if err == nil {
 			err = j.Send(&nodeapi.ToRank{Id: m.Id, What: &nodeapi.ToRank_Ok{Ok: true}})

@@ -21,7 +21,8 @@ const (
 	uses
 )
 
-// quota bounds a use, in bytes: what a program has for itself, what it may have, and what all have together.
+// quota bounds a use, in bytes: a program's own share, the most that it may have, and the most of all
+// together.
 type quota struct{ share, own, all int64 }
 
 // quotas leave half of the 128 TiB of address space that a process of x86-64 has.
@@ -55,7 +56,7 @@ func (c *client) give(u use, n int64) {
 	c.s.used[u].Add(-n)
 }
 
-// giveAll counts nothing any more for a program that has gone.
+// giveAll removes all uses of a program that has ended.
 func (c *client) giveAll() {
 	for u := range uses {
 		c.s.used[u].Add(-c.used[u].Swap(0))

@@ -15,12 +15,12 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// A thread may have its turn and sleep in the kernel in a call that it has not announced: a read of stdio's, an open of a FIFO, a futex by
-// its number. It keeps all others from going on, one of which may be all that it waits for. So the node looks at a thread that keeps its
-// turn: one that sleeps is put among those that wait, and the next has its turn. When it is awake again it runs beside no other: nobody has
-// a turn, and no lab time passes, until it sleeps, waits or ends. Whatever it does by the library it does in a turn that it asks for.
+// A thread may have its turn and sleep in the kernel in a call that it has not announced: a read of stdio's, an open of a FIFO, a futex by its
+// number. It keeps all others waiting, one of which may be the one that it waits for. So the node checks a thread that keeps its turn: one that
+// sleeps is put among those that wait, and the next has its turn. When it is awake again it runs beside no other: no thread has a turn, and no lab
+// time passes, until it sleeps, waits or ends. Its calls of the library take place in a turn that it asks for.
 //
-// When the node looks is a matter of the machine, but what it finds is not: while no other thread runs, a thread that waits for one of them sleeps
+// The instant of the check depends on the machine, but its result does not: while no other thread runs, a thread that waits for one of them sleeps
 // until the node has seen it, however long that takes.
 
 // Waits on the wall clock.
@@ -87,7 +87,7 @@ func (v *sight) close() {
 	}
 }
 
-// pread returns what a file begins with, up to n bytes; nothing if it cannot be read, as that of a thread that has ended.
+// pread returns the first bytes of a file, up to n; nothing if it cannot be read, as that of a thread that has ended.
 func pread(fd, n int) string {
 	if fd < 0 {
 		return ""
@@ -107,7 +107,7 @@ func (x *thread) hears() {
 	}
 }
 
-// look returns what the thread does now. What it does within the library is part of its turn.
+// look returns the present state of the thread. Its work within the library is part of its turn.
 func (v *sight) look() (g glimpse) {
 	b := []byte(pread(v.seat, seatLen))
 	if len(b) < seatLen || binary.NativeEndian.Uint32(b[seatBusy:]) != 0 || binary.NativeEndian.Uint64(b[seatSaid:]) != v.heard {
@@ -146,8 +146,8 @@ func call(text string) (nr int, args []uint64, ok bool) {
 	return nr, args, true
 }
 
-// byItself reports whether a call ends without another program: a sleep on the wall clock, a wait with a time-out, or a write to what the
-// machine reads.
+// byItself reports whether a call ends without another program: a sleep on the wall clock, a wait with a time-out, or a write to a file
+// that the machine reads.
 func (v *sight) byItself(text string) bool {
 	nr, a, ok := call(text)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// pipelines are scripts, what each prints, and how much lab time it takes in milliseconds.
+// pipelines are scripts, with the output and the lab time in milliseconds of each.
 var pipelines = []struct {
 	name, script, want string
 	ms                 int
@@ -33,8 +33,8 @@ var pipelines = []struct {
 	{"tee", "(sleep .2; seq 20000) | tee f | (sleep .3; wc -l); wc -l < f; rm f", "20000\n20000", 300},
 }
 
-// TestPipelines: calls that wait for other programs in the kernel, whoever makes them, give their turn away: pipes that are full, reads of
-// stdio's, FIFOs that nobody has opened yet, futexes. What they take in lab time is what the programs sleep.
+// TestPipelines: calls that wait for other programs in the kernel, from any code, give their turn away: pipes that are full, reads of
+// stdio's, FIFOs that no process has opened yet, futexes. They take the lab time that the programs sleep.
 func TestPipelines(t *testing.T) {
 	lib, program := virtualProgram(t, "stdio")
 	tools(t, "python3")

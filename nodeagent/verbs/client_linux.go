@@ -46,9 +46,9 @@ type client struct {
 	failures map[wire.QPN]failure
 
 	puts    uint64        // pieces of memory that the NIC has written; with the loop's lock
-	placed  atomic.Uint64 // how many of them are in the program's memory
+	placed  atomic.Uint64 // number of them that are in the program's memory
 	fenced  []*qp         // whose answers wait for others; with the loop's lock
-	fencing bool          // the worker is to say when they are there; with the loop's lock
+	fencing bool          // the worker is to report when they are there; with the loop's lock
 
 	backlog atomic.Int64 // bytes to be written to the program's memory
 	used    [uses]atomic.Int64
@@ -65,7 +65,7 @@ type channel struct {
 	users int // completion queues
 }
 
-// serve does what a program asks for until it closes the connection or says what makes no sense.
+// serve carries out a program's requests until it closes the connection or sends an invalid one.
 func (s *Server) serve(conn *net.UnixConn) {
 	defer conn.Close() //nolint:errcheck // nothing more is written to it
 	var c *client
@@ -150,7 +150,7 @@ func receive(conn *net.UnixConn) (b []byte, fds []int, err error) {
 	return b[:n], fds, nil
 }
 
-// greet begins a connection. Without success there is no client, and the answer says why.
+// greet begins a connection. Without success there is no client, and the answer has the reason.
 func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte, []int) {
 	refuse := func(err error) (*client, []byte, []int) {
 		closeAll(fds)
@@ -322,7 +322,7 @@ func sorted[K cmp.Ordered, V any](m map[K]V) (all []V) {
 	return all
 }
 
-// put takes what the NIC writes to a region: the worker writes it to the program's memory.
+// put takes the NIC's writes to a region: the worker writes them to the program's memory.
 func (c *client) put(r *region, off uint64, b []byte) {
 	own, _ := c.s.pieces.Get().(*[]byte)
 	if own == nil {
@@ -349,8 +349,8 @@ func (c *client) put(r *region, off uint64, b []byte) {
 	})
 }
 
-// fence returns what an answer of a queue pair has to wait for (virtrnic.NIC.SetFence): what the NIC has written to its program's memory is
-// on its way there. It is called with the loop's lock.
+// fence returns the number of the last write that an answer of a queue pair has to wait for (virtrnic.NIC.SetFence): the NIC's writes to
+// its program's memory are on their way there. It is called with the loop's lock.
 func (s *Server) fence(nq *virtrnic.QP) uint64 {
 	q := s.qps[nq.Num()]
 	if q == nil || q.client.placed.Load() == q.client.puts {

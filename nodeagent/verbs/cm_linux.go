@@ -65,8 +65,8 @@ func (s *Server) cmAddr(ip uint32, port uint16) cmAddr {
 	return cmAddr{GID: s.nic.Addr(ip).As16(), Port: port}
 }
 
-// removeEnds tells programs that the device of their endpoints has failed, and forgets these. It is called with the
-// loop's lock.
+// removeEnds reports to programs that the device of their endpoints has failed, and deletes these. It is called
+// with the loop's lock.
 func (s *Server) removeEnds() {
 	for _, id := range slices.Sorted(maps.Keys(s.ends)) {
 		x := s.ends[id]
@@ -99,7 +99,7 @@ func (c *client) forgetEnd(now vtime.Time, id uint32, x *end) {
 	}
 }
 
-// doCM does what a request of librdmacm asks for.
+// doCM carries out a request of librdmacm.
 func (c *client) doCM(o op, m any) []byte {
 	var answer any = reply{Status: uint32(unix.EIO)}
 	after := func() {}
@@ -179,7 +179,7 @@ func (c *client) cmSimple(now vtime.Time, o op, id uint32) (answer any, after fu
 	return reply{}, after, err
 }
 
-// tellOwn tells the program of what it has asked for and is there at once.
+// tellOwn sends the program the event of its own request, which is complete immediately.
 func (c *client) tellOwn(x *end, kind, id uint32, context uint64, remote cmAddr, p cmParams) {
 	m := cmEvent{Type: kind, ID: id, Local: c.s.cmAddr(c.s.nic.IP(), 0), Remote: remote, Context: context, Params: p}
 	x.channel.pipe.send(encode(m), nil)

@@ -46,7 +46,7 @@ type cmValue struct{ ID, Value uint32 }
 // cmPrivate is the room for private data; none of a message is longer.
 const cmPrivate = 224
 
-// cmParams is what a side says of a connection.
+// cmParams are a side's parameters of a connection.
 type cmParams struct {
 	QPN, QKey                                   uint32
 	Responder, Initiator, Flow, Retry, RNR, SRQ uint8
@@ -74,7 +74,7 @@ type cmQuery struct {
 	Timeout, Retry, RNR, Responder, Initiator, Traffic, Known, ZeroTail uint8
 }
 
-// cmEvent is what a channel carries of an endpoint. Context is opCMJoin's.
+// cmEvent is an event of an endpoint, as a channel carries it. Context is opCMJoin's.
 type cmEvent struct {
 	Type, ID, Listener uint32
 	Status             int32

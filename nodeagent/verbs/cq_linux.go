@@ -19,13 +19,13 @@ type cq struct {
 	cq      *virtrnic.CQ
 	ring    ring
 	channel *channel              // nil: none
-	told    *virtrnic.CompChannel // tells which completions are solicited; nil without a channel
+	told    *virtrnic.CompChannel // has the solicited completions; nil without a channel
 	queued  uint64                // completions handed to the worker; with the loop's lock
 	written uint64                // of them, in the ring; the worker's
 	unread  bool                  // an event of it waits in the channel's pipe; the pipe's
 }
 
-// room returns how many completions may be handed on.
+// room returns the number of completions that may be handed on.
 func (q *cq) room() uint64 {
 	if used := q.queued - q.ring.tail(); used <= q.ring.entries {
 		return q.ring.entries - used
@@ -38,7 +38,7 @@ func (q *cq) room() uint64 {
 func (c *client) collect(now vtime.Time) {
 	retry := false
 	for _, q := range c.qps { // independent of each other
-		q.giveBack() // whoever sees a completion may post again
+		q.giveBack() // a program that sees a completion may post again
 		retry = q.stalled.Swap(false) || retry
 	}
 	for _, q := range c.srqs { // independent of each other
@@ -84,7 +84,7 @@ func (q *cq) collect(now vtime.Time) {
 	q.client.work.add(func() { q.write(all, solicited, now) })
 }
 
-// listen has the NIC tell of the next solicited completion.
+// listen arms the NIC for the next solicited completion.
 func (q *cq) listen() {
 	if err := q.client.s.nic.ReqNotifyCQ(q.cq, true); err != nil {
 		panic(err) // the queue has a channel

@@ -15,7 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// dissected is a message and what tshark is to say of it: names of fields without infiniband.cm., and values.
+// dissected is a message and tshark's expected reading of it: names of fields without infiniband.cm., and
+// values.
 type dissected struct {
 	m    cm.Message
 	want string
@@ -84,7 +85,7 @@ func dissectedMessages(h [2]*host) []dissected {
 	return all
 }
 
-// TestDissected: tshark agrees with what was meant, in every field of our messages that it knows. Two are left out: flow
+// TestDissected: tshark reads the intended value in every field of the messages that it knows. Two are left out: flow
 // label and packet rate of a REQ's path, whose word it reads in little-endian order. TestGolden of package cm has them.
 func TestDissected(t *testing.T) {
 	tools(t, "tshark")
@@ -139,7 +140,7 @@ func TestDissected(t *testing.T) {
 	}
 }
 
-// alike reports whether two values are the same number, or what tshark says is true and 1.
+// alike reports whether two values are the same number, or tshark's true and 1.
 func alike(a, b string) bool {
 	if a == "True" {
 		a = "1"

@@ -92,7 +92,7 @@ func (r *recv) decode(b *[recvLen]byte) error {
 	return nil
 }
 
-// encodeWC writes a completion of which the NIC told at the given time.
+// encodeWC writes a completion that the NIC reported at the given time.
 func encodeWC(b *[completionLen]byte, w *virtrnic.WC, at vtime.Time) {
 	le := binary.LittleEndian
 	clear(b[:])
@@ -113,5 +113,5 @@ func encodeWC(b *[completionLen]byte, w *virtrnic.WC, at vtime.Time) {
 	}
 }
 
-// nanoseconds is how programs see the NIC's time.
+// nanoseconds converts the NIC's time to the unit that programs see.
 func nanoseconds(t vtime.Time) uint64 { return uint64(t) / uint64(vtime.Nanosecond) }

@@ -11,10 +11,9 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// gate is the NIC with what has to happen before it sees a frame: receives that a program has
-// posted are taken from its ring, and a READ or an atomic waits until the image of the
-// memory is up to date. What comes for the same program meanwhile waits behind it, so frames
-// keep their order.
+// gate is the NIC with the steps before it handles a frame: receives that a program has posted are
+// taken from its ring, and a READ or an atomic waits until the image of the memory is up to date.
+// Frames for the same program meanwhile wait behind it, so frames keep their order.
 type gate struct{ s *Server }
 
 // Gate returns the machine that the loop is to drive.
@@ -134,15 +133,15 @@ type held struct {
 	port int
 }
 
-// heldMax is how many frames may wait for one program. Later ones are lost as in a NIC whose receive
-// buffer is full.
+// heldMax is the number of frames that may wait for one program. Later ones are lost as in a NIC whose
+// receive buffer is full.
 const heldMax = 4096
 
-// backlogMax is how many bytes may wait to be written to a program's memory before frames wait in
-// front of the NIC.
+// backlogMax is the number of bytes that may wait to be written to a program's memory before frames
+// wait in front of the NIC.
 const backlogMax = 16 << 20
 
-// backlogAll is how many they may be in all programs together before frames wait of those that have more than backlogShare.
+// backlogAll is the same bound for all programs together; beyond it frames wait of those that have more than backlogShare.
 const backlogAll, backlogShare = 256 << 20, 1 << 20
 
 // release passes the frames that wait for a program to the NIC, up to one that something has to be done for first. It is called
@@ -186,7 +185,7 @@ func (c *client) discard() {
 	c.s.pool.Put(c.next().f)
 }
 
-// frameBytes returns how much a frame counts that waits, in bytes.
+// frameBytes returns the number of bytes that a waiting frame counts.
 func frameBytes(f *wire.Frame) int64 { return 256 + int64(f.PayloadLen()) }
 
 // pass hands the first frame to the NIC.
@@ -198,7 +197,7 @@ func (c *client) pass(now vtime.Time) {
 	c.s.deliver(now, h.port, h.f)
 }
 
-// wait has the worker do something, after which the first frame goes on: to the NIC once its region, if r is one, was read. If that
+// wait has the worker call f, after which the first frame proceeds: to the NIC once its region, if r is one, was read. If that
 // cannot be done, the NIC loses the region, so that the peer gets the NIC's own answer: a remote access error.
 func (c *client) wait(f func() error, r *region) {
 	c.fetching = true

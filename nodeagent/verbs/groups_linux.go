@@ -35,8 +35,8 @@ func (s *Server) toGroup(q *qp, a *virtrnic.QPAttr, mask virtrnic.AttrMask) (id 
 	return a.AV.DGID, ok
 }
 
-// mayJoin returns why a queue pair may not be modified so, if that has to do with groups: whoever could connect to any
-// group would disturb those of other programs and of runs.
+// mayJoin returns the reason why a queue pair may not be modified like that, if groups forbid it: a program that could
+// connect to any group would disturb those of other programs and of runs.
 func (s *Server) mayJoin(q *qp, a *virtrnic.QPAttr, mask virtrnic.AttrMask) error {
 	if id, ok := s.toGroup(q, a, mask); ok {
 		g := s.groups[id]
@@ -55,7 +55,7 @@ func (s *Server) mayJoin(q *qp, a *virtrnic.QPAttr, mask virtrnic.AttrMask) erro
 	return nil
 }
 
-// joined notes what a change of a queue pair means for its group.
+// joined records the effect of a change of a queue pair on its group.
 func (s *Server) joined(now vtime.Time, q *qp, a *virtrnic.QPAttr, mask virtrnic.AttrMask) {
 	switch state := q.qp.State(); {
 	case state == virtrnic.StateReset:
@@ -92,7 +92,7 @@ func (s *Server) drop(now vtime.Time, g *group) {
 	s.agent.Leave(g.id)
 }
 
-// groupOf returns a group by its address, if whoever asks may deal with it: the program of its member here or its operator.
+// groupOf returns a group by its address, if the caller may use it: the program of its member here or its operator.
 func (s *Server) groupOf(gid [16]byte, c *client, by *operator) (*group, error) {
 	id, err := addressOf(gid)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) register(now vtime.Time, g *group) error {
 	return s.agent.Register(now, mrp.Group{McstID: g.id, LeaderQPN: g.qp.qp.Num(), Members: g.members, Activate: s.activate})
 }
 
-// doGroup does what a request of a program about groups asks for.
+// doGroup carries out a program's request about groups.
 func (c *client) doGroup(o op, m any) []byte {
 	if o == opGroupWant {
 		return encode(c.s.want())

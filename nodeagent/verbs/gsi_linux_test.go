@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// TestGeneralServices: of what comes to queue pair 1 the NIC passes on datagrams of 256 bytes with the Q_Key and from the
-// queue pair that they must have, and drops the rest for what is wrong with it.
+// TestGeneralServices: of the packets for queue pair 1 the NIC passes on datagrams of 256 bytes with the right Q_Key and
+// from the right queue pair, and drops the rest, each for its own reason.
 func TestGeneralServices(t *testing.T) {
 	h, _ := hosts(t)
 	for _, c := range []struct {

@@ -19,12 +19,12 @@ func mapImage(n uint64) ([]byte, error) {
 	return unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 }
 
-// imageMax is the longest region, which is what the library says of the device.
+// imageMax is the longest region, as the library reports it of the device.
 const imageMax = 1 << 40
 
-// checkMem returns why a descriptor is not one of a process's memory. Only procfs lets the
-// process that opened it decide whose memory that is, and only there do reads not wait for
-// what a program keeps open.
+// checkMem returns an error if a descriptor is not that of a process's memory. Only procfs lets the
+// process that opened it decide whose memory that is, and only there reads do not wait for files that a
+// program keeps open.
 func checkMem(fd int) error {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(fd, &s); err != nil {

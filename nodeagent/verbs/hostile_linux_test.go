@@ -21,7 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// census is what the process has that programs could leave behind.
+// census counts the objects of the process that programs could leave behind.
 type census struct{ fds, maps, goroutines int }
 
 func take(t *testing.T) (c census) {
@@ -37,7 +37,7 @@ func take(t *testing.T) (c census) {
 	return census{len(fds), strings.Count(string(maps), "mcastlab-verbs"), runtime.NumGoroutine()}
 }
 
-// unharmed waits until nothing is left of what programs have had, and lets one show that the NICs serve others.
+// unharmed waits until all objects of programs are gone, and lets one show that the NICs serve others.
 func unharmed(t *testing.T, h [2]*host, before census) {
 	t.Helper()
 	h[0].emptied(t)
@@ -307,7 +307,7 @@ func TestKilledAmid(t *testing.T) {
 			t.Fatalf("it says %q: %v", line, err)
 		}
 		done := h[0].nic.Completions
-		for start, now := uint64(0), uint64(0); now < start+uint64(10*i+3); { // so many have completed
+		for start, now := uint64(0), uint64(0); now < start+uint64(10*i+3); { // until that many have completed
 			h[0].loop.Call(vtime.Never, func(vtime.Time) { now = done() })
 			if start == 0 {
 				start = max(now, 1)
@@ -332,7 +332,7 @@ func TestUnmappedAmid(t *testing.T) {
 	unharmed(t, h, before)
 }
 
-// TestChannelsMax: a program gets so many channels and no more.
+// TestChannelsMax: a program gets the largest number of channels and no more.
 func TestChannelsMax(t *testing.T) {
 	h, _ := hosts(t)
 	c, err := dial(h[0].path)
@@ -348,7 +348,8 @@ func TestChannelsMax(t *testing.T) {
 	}
 }
 
-// TestRoom: programs get so many objects of each kind together, whatever they have of others, and more when some have gone.
+// TestRoom: programs together get the largest number of objects of each kind, whatever they have of others, and more when
+// some are destroyed.
 func TestRoom(t *testing.T) {
 	h, _ := hosts(t)
 	before := take(t)
@@ -388,7 +389,7 @@ func TestRoom(t *testing.T) {
 	unharmed(t, h, before)
 }
 
-// TestOrphaned: a program whose NIC goes is told of it once, as of a device that failed.
+// TestOrphaned: a program whose NIC is removed gets one event, as of a device that failed.
 func TestOrphaned(t *testing.T) {
 	lib, program := verbsProgram(t)
 	h, _ := hosts(t)

@@ -28,13 +28,13 @@ func (p part) chunks(f func(i uint64)) {
 // errFull: the images of programs take as much memory as they may.
 var errFull = errors.New("images of programs have no memory left")
 
-// chunkBytes returns how much memory a chunk may take.
+// chunkBytes returns the memory that a chunk may take, in bytes.
 func (r *region) chunkBytes(i uint64) uint64 { return min(chunk, pages(uint64(len(r.image)))-i*chunk) }
 
 // pages returns the bytes of the pages that n bytes take.
 func pages(n uint64) uint64 { return (n + 4095) &^ 4095 }
 
-// loadedBytes returns how much memory an image may take.
+// loadedBytes returns the memory that an image may take, in bytes.
 func (r *region) loadedBytes() (n int64) {
 	for i := range r.loaded { // a sum
 		n += int64(r.chunkBytes(i))
@@ -88,7 +88,7 @@ func (c *client) tryReserve(parts []part) bool {
 	return false
 }
 
-// reclaim gives back the memory of images that no request needs, except for some parts. It is the worker's.
+// reclaim releases the memory of images that no request needs, except for some parts. It is the worker's.
 func (c *client) reclaim(keep []part) {
 	needed := map[*region]map[uint64]struct{}{}
 	need := func(p part) {
@@ -143,7 +143,8 @@ func (c *client) reclaim(keep []part) {
 	}
 }
 
-// outstanding returns how many requests of a program have not completed. It is called with the loop's lock.
+// outstanding returns the number of requests of a program that have not completed. It is called with the
+// loop's lock.
 func (c *client) outstanding() (n int) {
 	for _, q := range c.qps { // a sum
 		n += q.qp.Outstanding()
@@ -164,8 +165,8 @@ func (c *client) starve(q *qp, outstanding int) bool {
 	return true
 }
 
-// feed has programs try again that wait for memory of images. Completions that nobody is told of do not show otherwise. It is called with
-// the loop's lock, after each input.
+// feed has programs try again that wait for memory of images. Unsignaled completions do not show otherwise. It is called with the loop's
+// lock, after each input.
 func (s *Server) feed(now vtime.Time) {
 	if !s.hungry {
 		return
@@ -180,7 +181,7 @@ func (s *Server) feed(now vtime.Time) {
 	}
 }
 
-// relieve gives back what is not needed while memory is short. It is the worker's, when it has nothing else to do.
+// relieve releases unused images while memory is short. It is the worker's, when it has nothing else to do.
 func (c *client) relieve() {
 	l, own := &c.s.quotas[useImages], c.used[useImages].Load()
 	if own > l.share && own != c.left && c.s.used[useImages].Load() > l.all/2 {

@@ -88,7 +88,7 @@ func TestRegionsMax(t *testing.T) {
 	h[0].accountsEmpty(t)
 }
 
-// accountsEmpty waits until nothing counts of programs, which have gone.
+// accountsEmpty waits until no bytes count for programs, which have ended.
 func (h *host) accountsEmpty(t *testing.T) {
 	t.Helper()
 	h.waitFor(t, "nothing counts of programs that have gone", func() bool {
@@ -291,8 +291,8 @@ func TestImagesMax(t *testing.T) {
 	h[0].accountsEmpty(t)
 }
 
-// resident returns how many bytes of a program's images are in memory, and demands that as many count. It is called with the loop's lock, when
-// nothing is being read.
+// resident returns the number of bytes of a program's images in memory, and checks that as many are counted. It is called with the loop's
+// lock, when nothing is being read.
 func resident(t *testing.T, c *client) (n int64) {
 	t.Helper()
 	for key, owner := range c.s.owners {
@@ -314,7 +314,8 @@ func resident(t *testing.T, c *client) (n int64) {
 	return n
 }
 
-// TestHostileMemory: programs that register, post, resize and leave at random get no more than they may have, and what counts is what there is.
+// TestHostileMemory: programs that register, post, resize and leave at random get no more than they may have, and the accounts agree with the
+// memory in use.
 func TestHostileMemory(t *testing.T) {
 	h, _ := hosts(t)
 	before := take(t)
@@ -397,7 +398,8 @@ func (x *evil) step(r *rand.Rand, size int) (reply, error) {
 	return reply{}, nil
 }
 
-// sums returns how what counts differs from what there is, or is more than there may be. It is called with the loop's lock.
+// sums returns the difference between the accounts and the memory in use, or the excess over the limits. It is called with
+// the loop's lock.
 func (s *Server) sums() error {
 	var there, all [uses]int64
 	for key := range s.regions {

@@ -159,7 +159,7 @@ func (s *Server) serveLessor(conn *net.UnixConn) {
 			}
 		}
 	}()
-	_, err := conn.Write(encode(reply{})) // it may go on: it is asked from now on
+	_, err := conn.Write(encode(reply{})) // it may continue: it is asked from now on
 	for err == nil {
 		select {
 		case got := <-l.wants:

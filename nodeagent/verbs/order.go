@@ -44,12 +44,12 @@ type waiter struct {
 	early  bool   // news of the NIC has shortened its poll
 }
 
-// process is what the order knows about a process.
+// process is the order's state of a process.
 type process struct {
 	moves uint64 // how often one of its threads has done something that another may wait for
 }
 
-// news counts what happens at a host, for its programs to see.
+// news counts the events at a host that its programs can see.
 type news struct {
 	events uint64 // sent to programs
 	bytes  uint64 // times that bytes came into the memory of programs

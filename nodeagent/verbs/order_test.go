@@ -9,15 +9,15 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// act is what a thread of a model does. Those that may wait do so as the threads of verbs/time do: they try, and look again when
-// they are given a turn.
+// act is an action of a model's thread. Those that may wait do so as the threads of verbs/time do: they try, and try again when
+// they get a turn.
 type act byte
 
 const (
 	lock    act = iota // the mutex
 	unlock             // it, if the thread has it
 	wait               // for the condition, with the mutex if the thread has it
-	signal             // the condition: one that waits goes on
+	signal             // the condition: one that waits resumes
 	post               // the semaphore
 	acquire            // the semaphore
 	join               // the thread that came first; for that one the last
@@ -50,7 +50,7 @@ type player struct {
 	busy    int  // acts in this turn
 	spins   int  // how often it was found to spin or compute without a call
 	ended   bool
-	overdue []int // turns of the others since it could go on; nil: it cannot
+	overdue []int // turns of the others since it could resume; nil: it cannot
 }
 
 // model is a program of a few threads, with everything that they wait for.
@@ -90,7 +90,7 @@ func (m *model) player(w *waiter) *player {
 	return nil
 }
 
-// could reports whether a thread that waits for another could go on, whatever the order thinks.
+// could reports whether a thread that waits for another could resume, whatever the order decides.
 func (m *model) could(p *player) bool {
 	if p.ended || !p.trying {
 		return false
@@ -115,7 +115,7 @@ func (m *model) target(p *player) *player {
 	return m.players[0]
 }
 
-// try does an act, or says what the thread waits for.
+// try carries out an act, or returns the thread's wait.
 func (m *model) try(p *player) (done bool, w park) {
 	beside := park{Kind: parkBeside, Until: uint64(vtime.Never)}
 	switch p.acts[p.at] {
@@ -251,7 +251,7 @@ func (m *model) turn(p *player) {
 	m.leave(&p.waiter)
 }
 
-// watch counts how often others have had a turn while a thread could have gone on.
+// watch counts the turns of others while a thread could have resumed.
 func (m *model) watch(runs *player) {
 	for _, p := range m.players {
 		switch {
@@ -274,7 +274,7 @@ func (m *model) fail(format string, args ...any) {
 	}
 }
 
-// rest does what happens while all threads wait. It reports whether anything does.
+// rest handles the events while all threads wait. It reports whether there was one.
 func (m *model) rest(until vtime.Time) bool {
 	for _, p := range m.players {
 		if m.now >= m.resume && m.could(p) {
@@ -310,7 +310,8 @@ func (m *model) rest(until vtime.Time) bool {
 	return true
 }
 
-// run runs the program for so many turns at most, and until an instant. It reports whether all of it has ended, or can never go on.
+// run runs the program for at most the given number of turns, and until an instant. It reports whether all of it has ended, or can
+// never resume.
 func (m *model) run(most int, end vtime.Time) (over bool) {
 	for m.failed == "" {
 		w, _, until := m.next(m.now, m.news)
@@ -318,7 +319,7 @@ func (m *model) run(most int, end vtime.Time) (over bool) {
 			if !m.rest(until) {
 				return true
 			}
-			if m.now > end { // polls that nothing comes for, spins on what nobody sets
+			if m.now > end { // polls that never succeed, spins on values that no thread sets
 				return true
 			}
 			continue
@@ -349,7 +350,8 @@ func scripts(n int) (all [][]act) {
 }
 
 // TestOrder: of all programs of two threads with three acts each, and of three threads with two, whatever the NIC does meanwhile, each ends, or
-// waits for what nobody gives. No thread that could go on is passed by twice, none waits when it could go on, and lab time moves.
+// waits for an event that no thread causes. No thread that could resume is passed over twice, none waits when it could resume, and lab time
+// advances.
 func TestOrder(t *testing.T) {
 	var programs, turns int
 	play := func(s ...[]act) {

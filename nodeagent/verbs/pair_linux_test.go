@@ -24,7 +24,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// tape is what was sent on a link, as a capture file.
+// tape holds the frames sent on a link, as a capture file.
 type tape struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -119,8 +119,8 @@ func hostsIn(t testing.TB, ipv6 bool) (h [2]*host, sent *tape) {
 	return hostsAt(t, ipv6, ClockRate{}, machine.PortConfig{BitsPerSec: 100e9, Delay: 2 * vtime.Microsecond})
 }
 
-// hostsAt starts two of them on such a link whose clock has that rate, which programs are told; without one it is the machine's, of
-// which they are told nothing.
+// hostsAt starts two of them on such a link whose clock has that rate, which programs get; without one it is the machine's, and
+// programs get none.
 func hostsAt(t testing.TB, ipv6 bool, clock ClockRate, link machine.PortConfig) (h [2]*host, sent *tape) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
@@ -204,7 +204,7 @@ func drained(t testing.TB, l *live.Loop) {
 	}
 }
 
-// made returns what exists at the host's NIC.
+// made returns the numbers of objects at the host's NIC.
 func (h *host) made(t testing.TB) (m virtrnic.Made) {
 	t.Helper()
 	if !h.loop.Call(vtime.Never, func(vtime.Time) { m = h.nic.Made() }) {

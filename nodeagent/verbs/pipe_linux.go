@@ -31,7 +31,8 @@ type unread struct {
 	queued *bool // not nil: says that the event waits, so that it need not wait twice
 }
 
-// size returns how much an event that waits counts, in bytes: itself, and what the queue takes for it.
+// size returns the number of bytes that a waiting event counts: its own, and those of its place in the
+// queue.
 func (u *unread) size() int64 { return int64(len(u.b)) + 64 }
 
 // newPipe returns a pipe and the descriptor of the program's end, which the caller closes.
@@ -102,7 +103,7 @@ func (p *pipe) write(fd uintptr, b []byte) bool {
 	return true
 }
 
-// flush writes what waits, as far as there is room, and reports whether nothing waits any more.
+// flush writes waiting messages, as far as there is room, and reports whether none waits any more.
 func (p *pipe) flush(fd uintptr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,7 @@ func (p *pipe) flush(fd uintptr) bool {
 	return true
 }
 
-// run writes what waits as soon as there is room, until the pipe is closed.
+// run writes waiting messages as soon as there is room, until the pipe is closed.
 func (p *pipe) run() {
 	for {
 		p.mu.Lock()
@@ -167,8 +168,8 @@ func (p *pipe) close() {
 // tell hands the program an asynchronous event.
 func (c *client) tell(e event) { c.pipe.send(encode(e), nil) }
 
-// mayAsk returns an error if the program has left so many events unread that it would lose its connection by another one that
-// it asks for.
+// mayAsk returns an error if the program has left so many events unread that another request with an event would cost it its
+// connection.
 func (c *client) mayAsk() error {
 	n := (&unread{b: make([]byte, eventMax)}).size()
 	if err := c.take(useEvents, n); err != nil {
@@ -181,7 +182,8 @@ func (c *client) mayAsk() error {
 // eventMax is longer than any event.
 const eventMax = 512
 
-// cut ends the connection of a program, as if the NIC had gone. Its goroutine gives back what the program has. Any goroutine may call it.
+// cut ends the connection of a program, as if the NIC were removed. Its goroutine releases the program's objects. Any goroutine may call
+// it.
 func (c *client) cut() {
 	_ = c.conn.CloseRead() // an error means that it is closed
 	_ = c.conn.CloseWrite()

@@ -15,9 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// TestUnreadInOrder: a program reads events when it likes, in spells, while others come. It gets each of them once, in order, and what
-// has waited for it does not count any more. So it is on the wall clock, where a goroutine waits for room, and in virtual time, where
-// none does.
+// TestUnreadInOrder: a program reads events when it likes, in spells, while others come. It gets each of them once, in order, and read
+// events no longer count. So it is on the wall clock, where a goroutine waits for room, and in virtual time, where none does.
 func TestUnreadInOrder(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		for seed := range uint64(20) {

@@ -23,7 +23,8 @@ func (d *drawn) of(some ...string) string { return some[d.IntN(len(some))] }
 // nap is a sleep, of up to 90 ms.
 func (d *drawn) nap() string { return fmt.Sprintf("sleep .0%d", d.IntN(10)) }
 
-// lines is what writes up to 400 lines, and bulk up to 300,000 bytes: pipes hold 65,536.
+// lines draws a command that writes up to 400 lines, and bulk one of up to 300,000 bytes: pipes hold
+// 65,536.
 func (d *drawn) lines() string {
 	return d.of(fmt.Sprintf("seq %d", 1+d.IntN(400)), fmt.Sprintf("(%s; seq %d)", d.nap(), 1+d.IntN(400)), fmt.Sprintf("yes %d | head -n %d", d.IntN(100), 1+d.IntN(400)),
 		fmt.Sprintf("(seq %d; %s; echo 7; %s; echo 8)", 1+d.IntN(9), d.nap(), d.nap()))
@@ -44,7 +45,7 @@ func (d *drawn) ofBulk() string {
 	return d.of("cat", "tr '\\0' y", fmt.Sprintf("(%s; cat)", d.nap()), fmt.Sprintf("head -c %d", d.IntN(300_000)), fmt.Sprintf("tail -c %d", d.IntN(300_000)), "tee /dev/null", "dd bs=1000 status=none")
 }
 
-// pipeline is what writes lines in the end.
+// pipeline draws a pipeline that writes lines in the end.
 func (d *drawn) pipeline() string {
 	s := d.lines()
 	if d.IntN(3) == 0 {

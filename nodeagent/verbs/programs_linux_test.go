@@ -26,7 +26,7 @@ func freePort(t testing.TB) string {
 	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
-// both runs a server at the first host and a client at the second, and returns what the client says.
+// both runs a server at the first host and a client at the second, and returns the client's output.
 func both(t testing.TB, h [2]*host, lib string, args ...string) string {
 	t.Helper()
 	return bothBy(t, h, lib, (*host).at, args...)

@@ -10,7 +10,7 @@ import (
 // The messages of the socket; verbs/protocol.h says the same in C. All numbers are
 // little-endian.
 
-// version is what V_HELLO carries in both directions.
+// version is the version of the protocol, which V_HELLO carries in both directions.
 const version = 5
 
 // op is the first field of a request.
@@ -82,13 +82,13 @@ type groupMember struct {
 // groupSource has a queue pair become the source of its group, or follow one that does.
 type groupSource struct{ QPN, New uint32 }
 
-// groupGrant is what a lessor answers, and the answer to opGroupWant.
+// groupGrant is the answer of a lessor, and the answer to opGroupWant.
 type groupGrant struct {
 	Reply reply
 	GID   [16]byte
 }
 
-// What connections of programs say whose time is virtual (Turns).
+// Roles of connections of programs whose time is virtual (Turns).
 const (
 	opProgram op = 49 + iota // of a program's guardian; it stays open for as long as the program runs
 	opThread                 // of a thread; it stays open as long as that lives
@@ -109,7 +109,7 @@ const (
 	expectNone   = ^uint32(0) // none, after all
 )
 
-// park says what a thread waits for. Times are lab time in picoseconds.
+// park is the wait of a thread. Times are lab time in picoseconds.
 type park struct {
 	Kind, Flags, Zero uint32
 	Until, Grid       uint64
@@ -143,18 +143,18 @@ const (
 	seatLen    = 32
 )
 
-// turn has a thread go on.
+// turn resumes a thread.
 type turn struct {
 	Status, Why uint32
 	Now         uint64 // lab time in picoseconds
 }
 
-// Why a thread goes on.
+// Reasons for which a thread resumes.
 const (
 	whyTime    = 1 + iota // its instant has come, or there is news
 	whyOutside            // it may look outside the lab
-	whyEvent              // the NIC has told of an event
-	whyCheck              // it is to look outside the lab, and to say whether it could go on
+	whyEvent              // the NIC has raised an event
+	whyCheck              // it is to check its condition outside the lab, and to report whether it could resume
 )
 
 type hello struct{ Version uint32 }
@@ -196,7 +196,7 @@ type createSRQ struct{ PD, WR, SGE uint32 }
 
 type modifySRQ struct{ ID, Limit uint32 }
 
-// path is where a queue pair or an address handle sends.
+// path is the destination of a queue pair or an address handle.
 type path struct {
 	GID                      [16]byte
 	Flow, TrafficClass, Hops uint32
@@ -246,7 +246,7 @@ type clock struct {
 	Now   uint64
 }
 
-// event is what the asynchronous events' socket carries.
+// event is a message of the asynchronous events' socket.
 type event struct{ Type, ID uint32 }
 
 // requestMax is longer than any request, so that a longer one is noticed.

@@ -112,7 +112,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestReplies: golden bytes of what the NIC answers.
+// TestReplies: golden bytes of the NIC's answers.
 func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		m    any
@@ -146,7 +146,7 @@ func entry(size int, at map[int]uint32) []byte {
 	return b
 }
 
-// TestSendEntry: where the fields of a send are, and what no library writes is refused.
+// TestSendEntry: the places of a send's fields; entries that no library writes are refused.
 func TestSendEntry(t *testing.T) {
 	read := func(at map[int]uint32) (s send, err error) {
 		return s, s.decode((*[sendLen]byte)(entry(sendLen, at)))
@@ -229,7 +229,8 @@ func TestEntriesAllocateNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a program sends is refused or read, and what was read says the same again.
+// FuzzDecode: any message of a program is refused or read, and a message that was read encodes to the
+// same meaning.
 func FuzzDecode(f *testing.F) {
 	for o, m := range samples() {
 		f.Add(request(o, m))

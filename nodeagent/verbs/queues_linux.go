@@ -62,8 +62,8 @@ func (r *receives) take(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP, s *vi
 	return nil
 }
 
-// giveBack lets the program post in place of what the NIC has completed. A place that was given back when the NIC takes a request
-// would let a queue hold twice its depth. It is called with the loop's lock.
+// giveBack lets the program post in place of requests that the NIC has completed. If places were given back when the NIC takes a
+// request, a queue could hold twice its depth. It is called with the loop's lock.
 func (q *qp) giveBack() {
 	if q.bad.Load() {
 		return

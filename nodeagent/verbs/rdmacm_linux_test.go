@@ -32,7 +32,7 @@ func (h *host) waitFor(t *testing.T, what string, holds func() bool) {
 	t.Fatalf("it does not come about: %s", what)
 }
 
-// listening runs a server at the first host and, once it listens, a client at the second, and returns what they say.
+// listening runs a server at the first host and, once it listens, a client at the second, and returns their outputs.
 func listening(t *testing.T, h [2]*host, lib string, server, client []string) (said, heard string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -260,14 +260,14 @@ func (p *tape) has(kind cm.Attribute) bool {
 	}
 }
 
-// TestConnectionOfKilled: the peer of a program that is killed is told that the connection has ended, and nothing is left.
+// TestConnectionOfKilled: the peer of a program that is killed gets the end of the connection, and nothing is left.
 func TestConnectionOfKilled(t *testing.T) {
 	lib := library(t)
 	h, sent := hosts(t)
 	server, client, said := ping(t, h, lib)
 	_ = client.Process.Kill()
 	_ = client.Wait()
-	// Which of the two rping ends by first is chance: the event, or what it was reading of the client's memory.
+	// Chance decides by which of the two rping ends first: the event, or its READ of the client's memory.
 	err := server.Wait()
 	if !strings.Contains(said.String(), "DISCONNECT EVENT") && !(err != nil && strings.Contains(said.String(), "cq completion failed")) {
 		t.Errorf("the server ends with %v and says:\n%s", err, said.String())
@@ -278,12 +278,13 @@ func TestConnectionOfKilled(t *testing.T) {
 	}
 }
 
-// TestConnectionOverRestart: programs whose NIC is started again are told of the device's removal, and later ones connect.
+// TestConnectionOverRestart: programs whose NIC is restarted get the event of the device's removal, and later ones
+// connect.
 func TestConnectionOverRestart(t *testing.T) {
 	lib := library(t)
 	h, _ := hosts(t)
 	server, client, _ := ping(t, h, lib)
-	other, err := dial(h[0].path) // rping may end by its completions before it says what event it has got
+	other, err := dial(h[0].path) // rping may end by its completions before it prints its event
 	if err != nil {
 		t.Fatal(err)
 	}

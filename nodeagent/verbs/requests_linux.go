@@ -12,14 +12,14 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// cqesMax is the largest depth of a completion queue, which is the NIC's. libfabric 1.17 asks for so many for verbs;ofi_rxm, whatever the
-// device says.
+// cqesMax is the largest depth of a completion queue, which is the NIC's. libfabric 1.17 asks for that many for verbs;ofi_rxm, whatever
+// the device reports.
 const cqesMax = virtrnic.MaxQPWR * 16
 
 // channelsMax bounds the completion channels of a program: each takes a descriptor, of which the node's process has few.
 const channelsMax = 128
 
-// do does what a request asks for. The caller sends the descriptors with the answer and closes them.
+// do carries out a request. The caller sends the descriptors with the answer and closes them.
 func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	var r reply
 	err := error(unix.EIO) // the loop has ended
@@ -127,8 +127,8 @@ func (c *client) nextID() uint32 {
 	return c.lastID
 }
 
-// destroy takes an object from the NIC, and returns what else has to be done once the worker has
-// forgotten it. It is called with the loop's lock.
+// destroy removes an object from the NIC, and returns the rest of the work, to be called once the
+// worker has dropped the object. It is called with the loop's lock.
 func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err error) {
 	switch o {
 	case opDestroyChannel:
@@ -175,8 +175,8 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 	return nil, errMalformed
 }
 
-// unsent returns how many sends the NIC has to let go before a queue pair can be destroyed without loss. What a reliable one has
-// sent may be lost anyway, unless its program waits for completions.
+// unsent returns the number of sends that have to leave the NIC before a queue pair can be destroyed without loss. Packets of a
+// reliable one may be lost anyway, unless its program waits for completions.
 func (c *client) unsent(id uint32) (uint32, error) {
 	q := c.qps[wire.QPN(id)]
 	if q == nil {
@@ -376,7 +376,7 @@ func addressOf(gid [16]byte) (uint32, error) {
 	return ip, nil
 }
 
-// hopsMin is the least hop limit of what programs send. Those of rdma-core set 1, which suffices where switches
+// hopsMin is the least hop limit of programs' packets. Those of rdma-core set 1, which suffices where switches
 // only bridge; a lab's switches count as routers.
 const hopsMin = 64
 

@@ -57,7 +57,7 @@ func (c *client) reregMR(m *reregMR) (key uint32, err error) {
 	return key, nil
 }
 
-// changed returns a region of the program, and what it is to be, without memory of the NIC's. It is called with the loop's lock.
+// changed returns a region of the program, and its changed form, without memory of the NIC's. It is called with the loop's lock.
 func (c *client) changed(m *reregMR) (old, next *region, err error) {
 	old = c.s.regions[m.ID]
 	if old == nil || c.s.owners[m.ID] != c {

@@ -10,9 +10,9 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// Restart takes from the NIC all that programs have made, as its restart would (virtrnic.NIC.Restart, before which
+// Restart removes from the NIC all objects of programs, as its restart would (virtrnic.NIC.Restart, before which
 // it has to be called, with the loop's lock). A program sees what it would of a device that has failed:
-// IBV_EVENT_DEVICE_FATAL, what it has posted flushed, and EIO for what it asks for. Devices opened later work.
+// IBV_EVENT_DEVICE_FATAL, its posted requests flushed, and EIO for its calls. Devices opened later work.
 func (s *Server) Restart(now vtime.Time) {
 	s.removeEnds()
 	s.joins.Restart()          // a host that crashes does not say that it leaves
@@ -43,7 +43,7 @@ func (c *client) isWrecked() (wrecked bool) {
 	return wrecked
 }
 
-// doWrecked answers a program whose NIC has been started again under it. It may give back what it has.
+// doWrecked answers a program whose NIC has been restarted. It may release its objects.
 func (c *client) doWrecked(o op, m any) []byte {
 	switch m := m.(type) {
 	case *modifyQP:

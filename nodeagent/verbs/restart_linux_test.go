@@ -67,7 +67,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// underWay waits for a hundred completions more of a host's NIC, or for what ended says before that.
+// underWay waits for a hundred more completions of a host's NIC, or for the value of ended before that.
 func underWay(t *testing.T, h *host, ended <-chan error) (err error, begun bool) {
 	t.Helper()
 	completions := func() (done uint64) {

@@ -17,16 +17,16 @@ const (
 	ringStarved = 132
 )
 
-// ring is one direction of what a program and the NIC say to each other: a header and entries, a
-// power of two of them. Its memory is shared, so whatever is read from it may be wrong, and
-// change between two looks.
+// ring is one direction of the messages between a program and the NIC: a header and entries, a power of
+// two of them. Its memory is shared, so any value read from it may be wrong, and change between two
+// reads.
 type ring struct {
 	mem     []byte
 	entries uint64
 	size    int // of an entry
 }
 
-// ringEntries returns how many entries a ring for n gets.
+// ringEntries returns the number of entries of a ring for n.
 func ringEntries(n uint32) uint64 { return 1 << bits.Len32(max(n, 2)-1) }
 
 func ringBytes(entries uint64, size int) int { return ringHeader + int(entries)*size }
@@ -65,8 +65,8 @@ func (r *ring) giveBack(tail uint64) {
 
 func (r *ring) entry(i uint64) []byte { return r.mem[ringHeader+int(i&(r.entries-1))*r.size:][:r.size] }
 
-// waiting returns how many entries the program has posted beyond tail. More than there are would be a
-// lie, of which nothing is taken.
+// waiting returns the number of entries that the program has posted beyond tail. A number beyond the
+// ring's size is false, and nothing is taken.
 func (r *ring) waiting(tail uint64) uint64 {
 	if n := r.head() - tail; n <= r.entries {
 		return n

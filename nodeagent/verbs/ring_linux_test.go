@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// FuzzRing: a ring of receives may hold anything, in its header, too. What the NIC takes of it is bounded, and what
-// is taken once is not taken again.
+// FuzzRing: a ring of receives may hold anything, in its header, too. The number of entries that the NIC takes is
+// bounded, and no entry is taken twice.
 func FuzzRing(f *testing.F) {
 	const entries = 4
 	good := make([]byte, ringBytes(entries, recvLen))

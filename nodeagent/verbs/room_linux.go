@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind is one of what programs make.
+// kind is a kind of object that programs make.
 type kind int
 
 const (
@@ -19,10 +19,10 @@ const (
 	kinds
 )
 
-// mostOf returns how many of each kind there may be at a NIC, as ibv_query_device says. Queue pairs, queues and regions are those of all
-// programs together: each is a mapping of the node's process, of which Linux gives it 65530; a program has one more, and what is being
-// destroyed and the node itself have the rest. Protection domains and address handles are a program's own: each takes memory of
-// the node's process and of nothing else.
+// mostOf returns the largest number of objects of each kind at a NIC, as ibv_query_device reports it. Queue pairs, queues and regions
+// are those of all programs together: each is a mapping of the node's process, of which Linux gives it 65530; a program has one more,
+// and objects under destruction and the node itself have the rest. Protection domains and address handles are a program's own: each
+// takes memory of the node's process and of nothing else.
 func mostOf() [kinds]int {
 	return [kinds]int{ofQP: 16384, ofCQ: 16384, ofSRQ: 4096, ofMR: 20480, ofPD: 1 << 16, ofAH: 1 << 16}
 }

@@ -29,7 +29,7 @@ type Loop interface {
 	Call(at vtime.Time, f func(now vtime.Time)) bool
 }
 
-// Config is what a server needs.
+// Config has the parameters of a server.
 type Config struct {
 	Loop Loop
 	NIC  *virtrnic.NIC
@@ -38,7 +38,7 @@ type Config struct {
 	// Agent registers groups that programs take part in. It may be nil: then there are none.
 	Agent  *mrp.Agent
 	Groups wire.GroupRange // of the fabric
-	// Activate: registration tells switches the PSN at which a group begins.
+	// Activate has registration send switches the PSN at which a group begins.
 	Activate bool
 	// Alias returns the fabric's number of a host that has an address elsewhere, on the management network. Programs may name
 	// it so when they meet by rdma_cm. It may be nil.
@@ -52,7 +52,8 @@ type Config struct {
 type Server struct {
 	loop Loop
 	nic  *virtrnic.NIC
-	// requester takes what programs send: the NIC, and in a benchmark of the rings alone what moves bytes without frames.
+	// requester takes programs' requests: the NIC, and in a benchmark of the rings alone a stub that moves bytes without
+	// frames.
 	requester interface {
 		PostSend(now vtime.Time, q *virtrnic.QP, wr virtrnic.SendWR) error
 	}
@@ -64,7 +65,7 @@ type Server struct {
 	accounts sync.Mutex         // of client.take
 	used     [uses]atomic.Int64 // by all programs
 	backlog  atomic.Int64       // client.backlog of all
-	starving atomic.Bool        // a program waits for others to give back memory of images
+	starving atomic.Bool        // a program waits for others to release memory of images
 
 	// What follows is touched within Call, News or Gate only: with the loop's lock.
 	qps       map[wire.QPN]*qp
@@ -113,7 +114,7 @@ func NewServer(c Config) *Server {
 	s.joins = igmp.New(igmp.Config{Reporter: c.NIC.Reporter(), Pool: c.Pool, Sender: c.NIC, Next: c.NIC.Stack()})
 	c.NIC.SetStack(s.joins)
 	c.NIC.SetReturn(gate{s}.returned)
-	if s.turns == nil { // in turns what the NIC writes is in memory before time goes on
+	if s.turns == nil { // in turns the NIC's writes are in memory before time advances
 		c.NIC.SetFence(s.fence)
 	}
 	return s
@@ -137,7 +138,7 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) {
 				return fmt.Errorf("wait for programs: %w", err)
 			}
-			select { // until a program gives back descriptors
+			select { // until a program closes descriptors
 			case <-s.done:
 			case <-time.After(10 * time.Millisecond):
 			}
@@ -166,7 +167,7 @@ func (s *Server) Take(conn *net.UnixConn) {
 	}()
 }
 
-// clientsMax bounds how many programs a NIC has at a time.
+// clientsMax bounds the number of programs of a NIC at a time.
 const clientsMax = 1024
 
 // Close ends all connections and returns when the NIC has nothing any more that was made over them. It

@@ -19,8 +19,9 @@ type ClockRate struct {
 	Dilation float64    // wall time per lab time
 }
 
-// timePage is what programs see of the lab's clock (struct v_time). A generation fills one set of rates while the other
-// is valid, so a reader who sees one generation before and after has read one set, and neither side waits for the other.
+// timePage is the programs' view of the lab's clock (struct v_time). A generation fills one set of rates while the other
+// is valid, so a reader that sees one generation before and after has read one set, and neither side waits for the
+// other.
 type timePage struct {
 	mem []byte
 	fd  int
@@ -76,7 +77,7 @@ func (p *timePage) close() {
 	_ = unix.Close(p.fd) // of memory
 }
 
-// ShowClock tells programs the rates of the lab's clock, which has to be called again after each change: rates returns the
+// ShowClock gives programs the rates of the lab's clock. It has to be called again after each change: rates returns the
 // current one, and after it the one that has been announced, if there is one.
 func (s *Server) ShowClock(rates func() []ClockRate) (err error) {
 	s.mu.Lock()

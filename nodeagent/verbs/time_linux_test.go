@@ -74,10 +74,11 @@ func rateArgs(rates ...ClockRate) (args []string) {
 	return args
 }
 
-// untrapped is what a program, or the library, says on a machine that reads the counter although the kernel has forbidden it.
+// untrapped matches the warning of a program, or the library, on a machine that reads the counter although the kernel has
+// forbidden it.
 var untrapped = regexp.MustCompile(`(?m)^(rdtsc is not trapped by this machine|mcastlab: process \d+: rdtsc shows the machine's time, since it cannot be trapped: .*)\n`)
 
-// trapless returns what is left of an output without that.
+// trapless returns an output without that warning.
 func trapless(t *testing.T, out []byte) []byte {
 	t.Helper()
 	if untrapped.Match(out) {
@@ -109,7 +110,8 @@ func TestLabTime(t *testing.T) {
 	}
 }
 
-// TestUntrapped: where the processor does not trap rdtsc, a program is told so once, and goes on with the other clocks.
+// TestUntrapped: where the processor does not trap rdtsc, a program gets one warning, and continues with the other
+// clocks.
 func TestUntrapped(t *testing.T) {
 	lib, program := timeProgram(t)
 	h, r := dilated(t, 20)
@@ -154,7 +156,8 @@ func TestLabTimeChanges(t *testing.T) {
 	}
 }
 
-// TestNoLabTime: a program whose node does not tell the lab's time says so, and runs on the machine's.
+// TestNoLabTime: a program whose node does not give the lab's time prints a warning, and runs on the
+// machine's.
 func TestNoLabTime(t *testing.T) {
 	lib := library(t)
 	h, _ := hosts(t)
@@ -223,8 +226,8 @@ func TestTimePage(t *testing.T) {
 
 // The ends of the tests below were written before the first run that was held to them.
 
-// TestPingpongInLabTime: what a program measures is what the link has, and not what this machine takes. However busy that is, a frame is not
-// faster than the link, and the program's iterations are over in the time that it runs here.
+// TestPingpongInLabTime: a program measures the link, and not this machine. However busy the machine is, a frame is not faster than the
+// link, and the program's iterations are over in the time that it runs here.
 func TestPingpongInLabTime(t *testing.T) {
 	lib := library(t)
 	tools(t, "ibv_rc_pingpong")

@@ -21,7 +21,7 @@ const (
 	turnLook   = 100 * time.Millisecond
 )
 
-// Run has the program of a rank go on whenever it may, until it has ended, and returns what its threads waited for if it was killed. The
+// Run resumes the program of a rank whenever it may run, until it has ended, and returns the waits of its threads if it was killed. The
 // task of the rank calls it.
 func (t *Turns) Run(rank int, h Host) (waited []string, err error) {
 	p := t.program(uint32(rank))
@@ -43,17 +43,17 @@ func (t *Turns) Run(rank int, h Host) (waited []string, err error) {
 	return p.waited, nil
 }
 
-// waitedMax is how much a program tells of what it waited for.
+// waitedMax is the number of waits that a program reports.
 const waitedMax = 8
 
-// note keeps a line on what the program waited for.
+// note keeps a line about a wait of the program.
 func (p *Program) note(line string) {
 	if len(p.waited) < waitedMax && !slices.Contains(p.waited, line) {
 		p.waited = append(p.waited, line)
 	}
 }
 
-// died notes what a thread waited for that has not ended by itself.
+// died records the wait of a thread that has not ended by itself.
 func (p *Program) died(x *thread) {
 	if (x.parked || x.park.Flags&parkAgain != 0) && !x.noted { // between two looks it waits, too
 		x.noted = true
@@ -92,7 +92,7 @@ func (c *client) tellFailures() {
 // idle reports whether no program has a connection.
 func (s *Server) idle() bool { return len(s.clients) == 0 }
 
-// until takes what connections have to say until cond holds. It reports whether it does before the wall time is over.
+// until handles messages of connections until cond holds. It reports whether it does before the wall time is over.
 func (p *Program) until(limit time.Duration, cond func() bool) bool {
 	end := time.After(limit)
 	for {
@@ -111,7 +111,7 @@ func (p *Program) until(limit time.Duration, cond func() bool) bool {
 	}
 }
 
-// turn has threads go on until all of them wait for something that is yet to come.
+// turn resumes threads until all of them wait for events that are yet to come.
 func (p *Program) turn() {
 	p.t.runs = p
 	for {
@@ -152,7 +152,7 @@ func (p *Program) settle(end time.Time) {
 	}
 }
 
-// drain takes what programs have posted, and hands them what has completed.
+// drain takes programs' posted requests, and hands them their completions.
 func (t *Turns) drain(now vtime.Time) {
 	for {
 		done := t.s.nic.Completions()
@@ -168,7 +168,7 @@ func (t *Turns) drain(now vtime.Time) {
 	}
 }
 
-// running reports whether a thread runs, or a process is expected, or what has ended has not been noticed in all places.
+// running reports whether a thread runs, or a process is expected, or an end has not been noticed in all places.
 func (p *Program) running() bool {
 	if slices.ContainsFunc(p.t.s.inOrder(), (*client).hungUp) {
 		return true
@@ -200,10 +200,10 @@ func (p *Program) next() (x *thread, why uint32, until vtime.Time) {
 	return nil, 0, until
 }
 
-// news returns what has happened at the host.
+// news returns the counters of events at the host.
 func (t *Turns) news() news { return news{t.s.told, t.s.puts, t.s.nic.Completions()} }
 
-// rest returns until when the program's task waits, and what for.
+// rest returns the instant until which the program's task waits, and the reason.
 func (p *Program) rest() (until vtime.Time, why string) {
 	_, _, until = p.next()
 	count := map[string]int{}
@@ -221,7 +221,7 @@ func (p *Program) rest() (until vtime.Time, why string) {
 	return until, why
 }
 
-// what says what a thread waits for.
+// what describes the wait of a thread.
 func (x *waiter) what() string {
 	switch {
 	case x.park.Kind != parkSleep || x.until() < vtime.Never:
@@ -232,5 +232,5 @@ func (x *waiter) what() string {
 	return "a signal"
 }
 
-// waits are what threads wait for, by kind.
+// waits are the descriptions of threads' waits, by kind.
 var waits = [...]string{"nothing", "lab time", "completions", "something outside the lab", "another of its threads", "its memory", "something in the kernel"}

@@ -13,17 +13,17 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Turns are the programs at a host whose time is virtual. A program is a task of its node: when it has its turn its threads go on,
-// and the turn ends when all of them wait. Lab time stands still meanwhile. All that programs ask of the NIC is done
-// within turns too, and by the goroutine that has them: nothing is left to who is faster.
+// Turns are the programs at a host whose time is virtual. A program is a task of its node: when it has its turn its threads run,
+// and the turn ends when all of them wait. Lab time stands still meanwhile. All requests of programs to the NIC are carried out
+// within turns too, and by the goroutine that has them: nothing depends on speed.
 //
-// A thread is what has a connection for it (opThread). It says what it waits for, and is told the lab time when it
-// goes on. Threads go on one at a time, in the order in which they came.
+// A thread is what has a connection for it (opThread). It reports its wait, and gets the lab time when it resumes. Threads run one
+// at a time, in the order of their arrival.
 type Turns struct {
 	in   chan func()   // what connections have to say: it is done within turns
 	stop chan struct{} // closed when the run ends: programs have no turns any more
 	over chan struct{} // closed when nobody takes turns any more
-	last sync.Mutex    // held by what is done after the end
+	last sync.Mutex    // held by work after the end
 	s    *Server
 	runs *Program // the program that has its turn, or had it last
 
@@ -91,7 +91,7 @@ type Program struct {
 	host     Host
 	open     bool      // its guardian has come
 	ended    bool      // and gone
-	look     bool      // it goes on, for what has come from outside the lab
+	look     bool      // it resumes, after input from outside the lab
 	entered  int       // threads that have come
 	first    uint32    // its first process; 0: none has come
 	over     time.Time // when that died
@@ -119,14 +119,14 @@ type thread struct {
 	conn  *net.UnixConn
 	proc  *proc
 	seat  seat
-	asked bool // it is to say whether it could go on
+	asked bool // it is to report whether it could resume
 	ready bool // it could
-	noted bool // it has died, and what it waited for is kept
+	noted bool // it has died, and its wait is kept
 	sight *sight
 	slept uint64 // its place among those that wait, when its turn was given on since it slept in the kernel
 }
 
-// seat says which thread of which process one is: 0 is a process's first, and others count from 1 in the order in which they were announced.
+// seat identifies a thread of a process: 0 is a process's first, and others count from 1 in the order in which they were announced.
 type seat struct{ pid, thread uint32 }
 
 // program returns the program of a rank.
@@ -139,7 +139,7 @@ func (t *Turns) program(rank uint32) *Program {
 	return p
 }
 
-// serve takes what the connection of a guardian or a thread has to say, until it ends.
+// serve handles the messages of the connection of a guardian or a thread, until it ends.
 func (t *Turns) serve(conn *net.UnixConn, m any, fds []int) {
 	switch m := m.(type) {
 	case *programHello:
@@ -311,7 +311,7 @@ func (p *Program) expect(pid uint32) {
 	}
 }
 
-// awaitDeath notes that a process dies of a signal: no thread goes on before it has.
+// awaitDeath records that a process dies of a signal: no thread resumes before its death.
 func (p *Program) awaitDeath(pid uint32) {
 	if p.procs[pid] != nil {
 		p.expected[pid] = time.Now()
@@ -327,7 +327,7 @@ func (p *Program) reserve(s seat) {
 	}
 }
 
-// announce notes what a thread starts.
+// announce records the start of a process or thread by a thread.
 func (p *Program) announce(x *thread, what uint32) {
 	switch what {
 	case expectThread:
@@ -406,7 +406,7 @@ func (t *Turns) Stuck() (programs uint64) {
 	return programs
 }
 
-// tell gives programs a turn if they have been sent events since they had one, or if memory has changed that they look at.
+// tell gives programs a turn if they have got events since their last one, or if memory has changed that they watch.
 func (t *Turns) tell() {
 	events, bytes := t.told != t.s.told, t.wrote != t.s.puts
 	t.told, t.wrote = t.s.told, t.s.puts

@@ -39,8 +39,8 @@ func (h *jumping) Call(_ vtime.Time, f func(now vtime.Time)) bool {
 	return true
 }
 
-// TestTurnsOfThreads: threads go on one at a time, in the order in which they came, each at the instant that it waits for; and a
-// program has ended when its guardian has gone.
+// TestTurnsOfThreads: threads run one at a time, in the order of their arrival, each at the instant that it waits for; and a
+// program has ended when its guardian's connection is closed.
 func TestTurnsOfThreads(t *testing.T) {
 	h := &jumping{t: t}
 	turns := NewTurns()
@@ -147,8 +147,8 @@ func TestTurnsOfThreads(t *testing.T) {
 	}
 }
 
-// TestTurnsNewWait: each new wait for what is outside the lab is looked at, although nobody has done anything since: its bytes may
-// have come before. A thread that has only looked is not looked at again for that.
+// TestTurnsNewWait: each new wait for an event outside the lab is checked, although no program has acted since: its bytes may have
+// arrived before. A thread that has only checked is not checked again for that.
 func TestTurnsNewWait(t *testing.T) {
 	h := &jumping{t: t}
 	turns := NewTurns()

@@ -47,7 +47,7 @@ func TestUCX(t *testing.T) {
 			_ = server.Process.Kill()
 			t.Errorf("%v: %v\n%s\nserver:\n%s", c, err, out, said.String())
 		}
-		_ = server.Wait() // of what it says only the client's is looked at
+		_ = server.Wait() // only the client's output is checked
 	}
 	for _, h := range h {
 		h.emptied(t)

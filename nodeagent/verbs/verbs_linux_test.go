@@ -215,7 +215,8 @@ func (r *reader) connect(t *testing.T, to *host, qpn uint32) {
 	}
 }
 
-// TestReadBehindBacklog: a READ that waits until earlier bytes are written to the program's memory has what is in that memory then.
+// TestReadBehindBacklog: a READ that waits until earlier bytes are written to the program's memory returns the bytes that are in
+// that memory then.
 func TestReadBehindBacklog(t *testing.T) {
 	h, _ := hosts(t)
 	from, to := newReader(t, h[0]), newReader(t, h[1])

@@ -30,7 +30,7 @@ type virtual struct {
 	kicked  bool
 	touched uint64
 	stuck   string    // what the program waits for that cannot come
-	give    time.Time // when a program that keeps lab time from going on is given up
+	give    time.Time // when a program that stops lab time is given up
 	end     func()    // kills the program
 }
 
@@ -113,7 +113,7 @@ func (h *virtual) Park(until vtime.Time, why string) {
 	}
 }
 
-// run runs a program with lab time from 0 on, and returns what it says.
+// run runs a program with lab time from 0 on, and returns its output.
 func (h *virtual) run(lib, name string, args ...string) (out []byte, err error) {
 	const rank = 2
 	guardian, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.path, Net: "unixpacket"})

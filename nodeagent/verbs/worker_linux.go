@@ -28,7 +28,7 @@ type worker struct {
 	part [sgesMax]part // that are being read
 }
 
-// batch is how many sends are handed to the NIC at a time.
+// batch is the number of sends that are handed to the NIC at a time.
 const batch = 16
 
 func newWorker(page []byte) *worker {
@@ -113,7 +113,7 @@ func (w *worker) run(c *client) {
 	}
 }
 
-// doJobs does what there is to do, for a worker without a goroutine (Turns).
+// doJobs runs the pending jobs, for a worker without a goroutine (Turns).
 func (w *worker) doJobs() {
 	for len(w.jobs) > 0 {
 		jobs := w.jobs
@@ -124,7 +124,7 @@ func (w *worker) doJobs() {
 	}
 }
 
-// drain does what there is to do, and takes what waits in the rings, for a worker without a goroutine.
+// drain runs the pending jobs, and takes the entries of the rings, for a worker without a goroutine.
 func (w *worker) drain(c *client) {
 	w.rung = true // nobody rings
 	for busy := true; busy; {
@@ -138,7 +138,7 @@ func (w *worker) drain(c *client) {
 	c.relieve()
 }
 
-// look takes what waits in the receive rings, since a queue pair in ERR has to flush it, and fills
+// look takes the entries of the receive rings, since a queue pair in ERR has to flush them, and fills
 // completion rings in which the program has made room.
 func (w *worker) look(c *client) {
 	for _, q := range w.qps {
@@ -190,12 +190,12 @@ func (w *worker) takeSends(c *client) (busy bool) {
 // takePosted posts what waits in the send rings, as far as the NIC has room: a NIC of hardware has taken what was posted long before a
 // call by which the program destroys what it was posted with.
 func (w *worker) takePosted(c *client) {
-	for n := 0; n < virtrnic.MaxQPWR && w.takeSends(c); n += batch { // no more than a ring has, for a program that goes on posting
+	for n := 0; n < virtrnic.MaxQPWR && w.takeSends(c); n += batch { // no more than a ring has, for a program that keeps posting
 	}
 }
 
-// send takes one batch: it copies the entries, brings the images of what they read up to date,
-// and posts them.
+// send takes one batch: it copies the entries, updates the images of the memory that they read, and
+// posts them.
 func (w *worker) send(c *client, q *qp) (busy bool) {
 	n, resets, out, ready := 0, 0, 0, false
 	c.s.call(func(vtime.Time) {
@@ -254,9 +254,9 @@ func (c *client) find(q *qp, s *send) {
 	}
 }
 
-// refresh brings the image of what a request reads up to date, and reports whether there was memory for it; with first it may be taken from
-// what the NIC does not need. What the program does not have
-// gets a key that does not exist, for which the NIC has its own answer: a local protection error, in the request's turn.
+// refresh updates the image of the memory that a request reads, and reports whether there was memory for it; with first it may be taken
+// from images that the NIC does not need. A piece that the program does not own gets a key that does not exist, for which the NIC has its
+// own answer: a local protection error, in the request's turn.
 func (c *client) refresh(s *send, first bool) bool {
 	parts, of := c.work.part[:0], [sgesMax]int{}
 	for i, e := range s.wr.SGL {

@@ -11,7 +11,7 @@ var attackLifetime = []pitfall{
 			test:  "nodeagent TestWaysOut",
 		}, {
 			wrong: "A rank that has failed keeps what it has under way until all others have ended",
-			edits: edit("nodeagent/job_linux.go", "\t\tn.abandon(b, true) // before the end is reported: what the rank has under way must not go on\n", ""),
+			edits: edit("nodeagent/job_linux.go", "\t\tn.abandon(b, true) // before the end is reported: the rank's requests must not continue\n", ""),
 			test:  "nodeagent TestWaysOut",
 		}, {
 			wrong: "The tasks of a rank are unwound, and its queue pairs are left to themselves",
