@@ -119,8 +119,7 @@ func damages(b []byte, r *prng.Stream) map[string][]byte {
 	}
 }
 
-// TestDamages: of a run's folder with a damaged file, what is shown is what was shown before, or something is said that
-// names the file.
+// TestDamages: for a run's folder with a damaged file, the page is the same as before, or names the file.
 func TestDamages(t *testing.T) {
 	l, dir, files := kept(t)
 	want, said := shownOf(l, dir)

@@ -21,16 +21,16 @@ import (
 // lineMax bounds a line of a run's files.
 const lineMax = 16 << 20
 
-// history is what happened in a run over its time, in steps of equal length.
+// history is the course of a run over its time, in steps of equal length.
 type history struct {
 	stepUS  float64
 	steps   int
 	counts  map[string][]float64 // by kind of event
-	arrived []float64            // data that came to hosts, in Gbit/s; nil: the run has no trace
+	arrived []float64            // data that arrived at hosts, in Gbit/s; nil: the run has no trace
 	groups  []*group
 }
 
-// group is a multicast group as the switches' events tell of it.
+// group is a multicast group, from the switches' events.
 type group struct {
 	name               string
 	addedUS, deletedUS float64 // NaN: never
@@ -103,7 +103,7 @@ func lines(name string, f func(line []byte)) error {
 	return err
 }
 
-// linesTo is lines, and returns how the file ends: a run that goes on has written no end yet.
+// linesTo is lines, and returns the end of the file: a run that is still running has written none.
 func linesTo(name string, f func(line []byte)) (sum checksum.Lines, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -127,7 +127,7 @@ func linesTo(name string, f func(line []byte)) (sum checksum.Lines, err error) {
 	return sum, nil
 }
 
-// endOf returns what the last line of a file says of those before it.
+// endOf returns the number and checksum in the last line of a file.
 func endOf(line []byte) (lines uint64, crc string, is bool) {
 	if !bytes.HasPrefix(line, []byte(`{"event":"end"`)) && !bytes.HasPrefix(line, []byte(`{"k":"end"`)) {
 		return 0, "", false
@@ -143,7 +143,7 @@ func endOf(line []byte) (lines uint64, crc string, is bool) {
 	return e.Value + e.Count, e.Sum, true
 }
 
-// readEvents reads what a run's events tell of pauses, groups and trouble.
+// readEvents reads pauses, groups and failures from a run's events.
 func (f *fabric) readEvents(dir string, h *history) error {
 	wanted := map[string]bool{"group-added": true, "group-deleted": true, "workload": true, "result": true}
 	for _, kind := range shown() {
@@ -199,7 +199,7 @@ func (f *fabric) readEvents(dir string, h *history) error {
 	return nil
 }
 
-// row follows the rows of the results. One that a run did not come to the end of lasts as long as the run.
+// row follows the rows of the results. One that the run did not finish lasts as long as the run.
 func (f *fabric) row(e *event) {
 	switch k := len(f.rows) - 1; {
 	case e.Event == "workload":
@@ -239,7 +239,8 @@ func (f *fabric) pause(id int, e *event, open map[[2]int]span, spans map[int][]s
 	}
 }
 
-// group enters what a switch says of a group. A McstID that comes again after it was deleted is another group.
+// group enters a switch's event of a group. A McstID that is registered again after its deletion is another
+// group.
 func (h *history) group(id int, e *event, all map[string]*group) {
 	g := all[e.Group]
 	if e.Event == "group-deleted" {
@@ -259,10 +260,10 @@ func (h *history) group(id int, e *event, all map[string]*group) {
 	g.paths[id] = e.Value
 }
 
-// readArrivals reads from the trace how much data came to hosts in each step, repeats included.
+// readArrivals reads from the trace the data that arrived at hosts in each step, repeats included.
 func (f *fabric) readArrivals(dir string, h *history) error {
 	bits := make([]float64, h.steps)
-	left := 1 << 26 // packets: more than any trace within its size limit tells of in good faith
+	left := 1 << 26 // packets: more than any valid trace within its size limit has
 	err := lines(filepath.Join(dir, "trace.jsonl"), func(line []byte) {
 		if !bytes.Contains(line, []byte(`"k":"sent"`)) {
 			return

@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// fabric is what a run's folder says of its network.
+// fabric is the network of a run, from its folder.
 type fabric struct {
 	g       *topo.Graph
 	spanUS  float64        // lab time of the run
@@ -28,7 +28,7 @@ type fabric struct {
 	drops   []uint64       // by node, without what links lost
 	faults  []fault        // of the lab file, and those added by hand
 	resets  []reset        // by hand, in their order
-	rows    []span         // of the results, as the events tell of them
+	rows    []span         // of the results, from the events
 	counted bool           // there is a counters.json
 	pauses  map[int][]span // by direction, when its transmitter was paused
 }
@@ -46,7 +46,7 @@ type reset struct {
 	prefix string
 }
 
-// way is one direction of a link and what went over it.
+// way is one direction of a link and its traffic.
 type way struct {
 	from, to      topo.End
 	frames, bytes uint64
@@ -177,7 +177,7 @@ func union(all []span) (out []span) {
 	return out
 }
 
-// quantum returns for how many us a quantum of pause stops a port.
+// quantum returns the time in us for which a quantum of pause stops a port.
 func (f *fabric) quantum(w *way) float64 { return 512 / float64(f.rate(w)) * 1e6 }
 
 // byHand enters what was done by hand.
@@ -199,8 +199,8 @@ func (f *fabric) byHand(acts []faults.Act, l *lab.Lab) error {
 	return nil
 }
 
-// bands returns when fault i was to be on, at most so many spans: in the run, or in each of its rows. What is
-// reset ends there.
+// bands returns the times at which fault i was to be on, at most that many spans: in the run, or in each of
+// its rows. A fault that is reset ends there.
 func (f *fabric) bands(i, most int) (all []span) {
 	x := &f.faults[i]
 	within := []span{{x.since, f.spanUS}}

@@ -30,7 +30,7 @@ faults:
   - {loss: {rate: 0.002, frames: {kind: data}}}
 `
 
-// TestFabric: what the pictures show is what the counters and the events say.
+// TestFabric: the pictures show the values of the counters and the events.
 func TestFabric(t *testing.T) {
 	r := simulated(t, t.TempDir(), paused)
 	f := r.fabric
@@ -218,7 +218,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestDamaged: whatever is in a run's files, the page says what it cannot show, and nothing on it comes from them as markup.
+// TestDamaged: whatever is in a run's files, the page names the parts that it cannot show, and nothing on it comes from them
+// as markup.
 func TestDamaged(t *testing.T) {
 	const evil = `<img src=x>`
 	ports := fmt.Sprintf(`{"schema":%q,"nodes":[{"node":"nobody","ports":[{"port":0}]},{"node":"h0","ports":[{"port":-1},{"port":99,"sent":1}],"drops":{%q:3}}]}`, counters.Schema, evil)

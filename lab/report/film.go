@@ -34,7 +34,7 @@ type Film struct {
 	Rows     []string      `json:"rows,omitempty"`  // of the results, as text
 	Notes    []string      `json:"notes,omitempty"` // what is not shown, and why
 	Frames   []Frame       `json:"frames"`
-	Queues   bool          `json:"queues,omitempty"` // of a run: frames say what waited in them
+	Queues   bool          `json:"queues,omitempty"` // of a run: frames have its queues
 }
 
 // FilmWay is a direction of a link.
@@ -71,7 +71,7 @@ type FilmMessage struct {
 	Parts [][2]string     `json:"parts,omitempty"` // of its critical path, and their us
 }
 
-// FilmReception is when a host had a message, in us.
+// FilmReception is the time at which a host had a message, in us.
 type FilmReception struct {
 	Host string  `json:"host"`
 	At   float64 `json:"at"`
@@ -117,7 +117,8 @@ func NewFilm(name string, g *topo.Graph) *Film {
 // WayOf returns the index of the direction that leaves a node by a port, which there must be.
 func WayOf(g *topo.Graph, node, port int) int { return (&fabric{g: g}).wayOf(node, port) }
 
-// Filmable returns why a run's folder cannot be read as a film, as far as its lab and counters tell.
+// Filmable returns an error if a run's folder cannot be read as a film, as far as its lab and counters
+// show.
 func Filmable(dir string) error {
 	_, _, _, err := readLab(dir)
 	return err
@@ -139,7 +140,8 @@ func readLab(dir string) (m runner.Meta, rep runner.Report, fab *fabric, err err
 	return m, rep, fab, nil
 }
 
-// ReadFilm reads a run's folder as a film. A run that goes on is read as far as its files are written.
+// ReadFilm reads a run's folder as a film. A run that is still running is read as far as its files are
+// written.
 func ReadFilm(dir string) (*Film, error) {
 	m, rep, fab, err := readLab(dir)
 	if err != nil {
@@ -378,7 +380,7 @@ func (r *filming) pauses() {
 // load enters for how long each direction was busy in each frame.
 func (r *filming) load(trace string) error {
 	sums, g := r.sums(), r.fabric.g
-	left := 1 << 26 // packets, as for what came to hosts
+	left := 1 << 26 // packets, as for arrivals at hosts
 	err := lines(trace, func(line []byte) {
 		var l traces.Line
 		if !bytes.Contains(line, []byte(`"k":"sent"`)) || json.Unmarshal(line, &l) != nil {

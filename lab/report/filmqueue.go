@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/traces"
 )
 
-// waiting is what waits before a direction of a link from an instant on.
+// waiting is the number of bytes that wait before a direction of a link from an instant on.
 type waiting struct {
 	us    float64
 	bytes float64

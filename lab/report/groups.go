@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// groups writes the trees of a run's multicast groups, as the switches told of them when they installed them.
+// groups writes the trees of a run's multicast groups, from the switches' events of their installation.
 func (b *page) groups(r *Run, prefix string) {
 	const treesMax, rowsMost = 3, 24
 	f, h := r.fabric, r.history
@@ -67,7 +67,8 @@ func (f *fabric) tree(g *group) (edges []int, root string) {
 // percents are the shares of receivers that the table of ranks has.
 func percents() []int { return []int{0, 10, 25, 50, 75, 90, 99, 100} }
 
-// ranks writes, of the largest size of each workload, when how many of the receivers had the message.
+// ranks writes, for the largest size of each workload, the number of receivers that had the message
+// over time.
 func (b *page) ranks(r *Run, prefix string) {
 	if r.trace == nil {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/plot"
 )
 
-// Layout is where the picture of a topology has what, below its title and key. Coordinates are
-// those of a picture that is Wide across.
+// Layout has the places of nodes and links in the picture of a topology, below its title and key.
+// Coordinates are those of a picture that is Wide across.
 type Layout struct {
 	Map   bool         `json:"map"` // links are cells, else lines
 	Wide  float64      `json:"wide"`

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/plot"
 )
 
-// paint is what a picture of the topology shows by colour, by direction of a link and by node.
+// paint holds the colours of a picture of the topology, by direction of a link and by node.
 type paint struct {
 	title string
 	unit  string
@@ -65,8 +65,8 @@ func (f *fabric) tiers() (rows [][]int) {
 	return rows
 }
 
-// drawLinks draws nodes in rows by tier, and each link as two lines: that on the right in the
-// direction of travel is what is sent there.
+// drawLinks draws nodes in rows by tier, and each link as two lines: that on the right in the direction
+// of travel is the traffic in that direction.
 func (f *fabric) drawLinks(p *paint) string {
 	lay := f.placeLinks()
 	lines, boxes := make([]plot.HeatLine, len(f.ways)), make([]plot.HeatBox, len(f.g.Nodes))
@@ -149,7 +149,7 @@ func (f *fabric) blocks() (all []*block) {
 	return all
 }
 
-// measure works out how much room a block takes.
+// measure computes the room that a block takes.
 func (k *block) measure() {
 	k.high = 18
 	for i := range k.rows {
@@ -170,8 +170,8 @@ func (k *block) measure() {
 	k.wide = max(k.wide, 8*len(k.title))
 }
 
-// drawMap draws a cell per link, in the row of its lower switch: its upper half is what goes up,
-// its lower half what goes down to the hosts. A node has a square before its name.
+// drawMap draws a cell per link, in the row of its lower switch: its upper half is the traffic up, its
+// lower half that down to the hosts. A node has a square before its name.
 func (f *fabric) drawMap(p *paint) string {
 	lay := f.placeMap(p.nodes != nil)
 	var cells []plot.HeatCell
@@ -198,7 +198,7 @@ func (f *fabric) drawMap(p *paint) string {
 	return h.Cells(cells, texts)
 }
 
-// told says what a row of the map shows: its largest values.
+// told returns the label of a row of the map: its largest values.
 func (f *fabric) told(p *paint, r *mapRow) string {
 	best, which := 0.0, ""
 	for _, l := range slices.Concat(r.hosts, r.ups) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// waysShown is how many directions of links the table beside the pictures has.
+// waysShown is the number of directions of links in the table beside the pictures.
 const waysShown = 20
 
-// network writes what the links and switches of a run did: pictures of the topology, and a table.
+// network writes the traffic of the links and switches of a run: pictures of the topology, and a table.
 func (b *page) network(r *Run, prefix string) {
 	f := r.fabric
 	if f == nil || !f.counted || len(f.ways) == 0 {
@@ -70,7 +70,7 @@ func (f *fabric) large() bool {
 	return slices.ContainsFunc(f.tiers(), func(row []int) bool { return len(row) > tierMax })
 }
 
-// paints returns what the pictures show.
+// paints returns the pictures' colours.
 func (f *fabric) paints() []paint {
 	all := []paint{
 		{title: "Load: time for which a link was busy", unit: "us"},

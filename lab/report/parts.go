@@ -10,7 +10,7 @@ import (
 
 func series(name string) plot.Series { return plot.Series{Name: name} }
 
-// receivers is an empty picture of when how many receivers had a message.
+// receivers is an empty picture of the number of receivers that had a message, over time.
 func receivers(workload string, bytes int64) plot.Picture {
 	p := plot.Picture{Title: fmt.Sprintf("%s, %v: when the receivers had it", workload, lab.Size(bytes)), X: "share of the receivers (%)", Y: "time in us"}
 	for at := 0; at <= 100; at += 5 {

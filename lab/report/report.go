@@ -26,7 +26,7 @@ type Run struct {
 	Meta   runner.Meta
 	Report runner.Report
 
-	fabric    *fabric  // nil: its files do not tell
+	fabric    *fabric  // nil: its files do not have it
 	history   *history // nil: likewise
 	trace     *explain.Trace
 	explained *explain.Table
@@ -36,11 +36,11 @@ type Run struct {
 // traceMax bounds the trace that a page explains: it is read whole.
 const traceMax = 64 << 20
 
-// Read reads a run's folder. A run that is still going on, or was killed, has no summary yet: its page says so.
+// Read reads a run's folder. A run that is still running, or was killed, has no summary yet: its page says so.
 func Read(dir string) (*Run, error) { return read(dir, nil) }
 
-// Ended reads the folder of a run that has ended in this process, but for what the nodes counted, which takes longest to read of a large
-// lab and is at hand.
+// Ended reads the folder of a run that has ended in this process, except the nodes' counters, which take longest to read of a large lab
+// and are at hand.
 func Ended(r *runner.Report) (*Run, error) { return read(r.RunDir, r.Nodes) }
 
 func read(dir string, nodes []counters.Node) (*Run, error) {
@@ -58,10 +58,10 @@ func read(dir string, nodes []counters.Node) (*Run, error) {
 	return r, nil
 }
 
-// Missing returns what of the run is not shown, and why.
+// Missing returns the parts of the run that are not shown, each with the reason.
 func (r *Run) Missing() []string { return r.missing }
 
-// readMore reads what not every run has. What cannot be read is said on the page.
+// readMore reads the files that not every run has. The page names those that cannot be read.
 func (r *Run) readMore(nodes []counters.Node) {
 	lacks := func(what string, err error) bool {
 		if err != nil {
@@ -202,7 +202,7 @@ func HTML(runs []*Run) string {
 	return b.String()
 }
 
-// summary writes what each run was.
+// summary writes the head data of each run.
 func (b *page) summary(runs []*Run) {
 	head := []string{""}
 	rows := [][]string{{"lab"}, {"runtime"}, {"seed"}, {"ended"}, {"lab time (us)"}, {"packet-hops"}, {"frames lost to faults"}, {"digest"}, {"version"}}
@@ -323,7 +323,7 @@ func verified(row *apps.Row) string {
 	return "no"
 }
 
-// faults writes what was done to a run.
+// faults writes the faults of a run.
 func (b *page) faults(r *Run, prefix string) {
 	var lines [][]string
 	for _, f := range r.Report.Faults {

@@ -41,8 +41,8 @@ func simulated(t *testing.T, base, text string) *Run {
 	return r
 }
 
-// TestPage: a run's page has its rows with ratios, a picture per workload, and what held; that of two runs has
-// them side by side.
+// TestPage: a run's page has its rows with ratios, a picture per workload, and its expectations; that of two
+// runs has them side by side.
 func TestPage(t *testing.T) {
 	base := t.TempDir()
 	a := simulated(t, base, twoSchemes)
@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNoSummary: of a run that was killed the page says what is known.
+// TestNoSummary: the page of a run that was killed has the known parts.
 func TestNoSummary(t *testing.T) {
 	r := simulated(t, t.TempDir(), twoSchemes)
 	if err := os.Remove(filepath.Join(r.Dir, "summary.json")); err != nil {

@@ -106,8 +106,8 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// TestLegible: in a browser, on a wide and on a narrow screen, in light and in dark, once and twice as fine, no text of a picture lies over another or
-// outside, texts are large enough and stand out from what is behind them, and no page scrolls sideways. With MCASTLAB_SCREENSHOTS pictures of the pages are kept in that folder.
+// TestLegible: in a browser, on a wide and on a narrow screen, in light and in dark, once and twice as fine, no text of a picture lies over another or outside, texts are large
+// enough and stand out from the background, and no page scrolls sideways. With MCASTLAB_SCREENSHOTS pictures of the pages are kept in that folder.
 func TestLegible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -129,7 +129,7 @@ func TestLegible(t *testing.T) {
 	}
 }
 
-// look opens a page as a screen of some width shows it, and returns what cannot be made out.
+// look opens a page as a screen of some width shows it, and returns its illegible parts.
 func look(ctx context.Context, page string, width int64, scheme string, scale float64, name string) (lines []string, err error) {
 	err = chromedp.Run(ctx,
 		chromedp.EmulateViewport(width, 900, chromedp.EmulateScale(scale)),
@@ -147,7 +147,7 @@ func look(ctx context.Context, page string, width int64, scheme string, scale fl
 	return lines, os.WriteFile(filepath.Join(dir, name+".jpg"), picture, 0o644)
 }
 
-// TestLegibleBites: a page that has every fault is told each of them.
+// TestLegibleBites: each fault of a page that has all of them is reported.
 func TestLegibleBites(t *testing.T) {
 	ctx := browse(t)
 	page := filepath.Join(t.TempDir(), "bad.html")

@@ -19,7 +19,7 @@ var (
 	barOf  = regexp.MustCompile(`<rect x="[\d.-]+" y="([\d.-]+)" width="[\d.]+" height="[\d.]+" fill="(#[0-9a-f]+)"`)
 )
 
-// drawn returns what a picture's marks are at, by series, read from the positions that it draws them at and the labels of its y axis.
+// drawn returns the values of a picture's marks, by series, computed from their positions and the labels of its y axis.
 func drawn(t *testing.T, svg string, f *Figure) (series [][]float64) {
 	t.Helper()
 	ticks := tickOf.FindAllStringSubmatch(svg, -1)
@@ -84,7 +84,8 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// differs says where a picture and its points differ by more than a picture can show, a fiftieth of the y axis.
+// differs returns the first place where a picture and its points differ by more than a picture can show, a
+// fiftieth of the y axis.
 func differs(t *testing.T, svg, text string, f *Figure) string {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -131,7 +132,7 @@ func differs(t *testing.T, svg, text string, f *Figure) string {
 	return ""
 }
 
-// TestDrawnBites: a picture with a point elsewhere, or without one, is told.
+// TestDrawnBites: a picture with a point elsewhere, or without one, is reported.
 func TestDrawnBites(t *testing.T) {
 	f := &Figure{Name: "two", Title: "two", X: "x", Y: "y", At: []string{"1", "2"}, Series: []Series{{Name: "a", Lab: "l", Value: "v$"}}}
 	at := func(second float64) (svg, text string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// Gather takes a figure's points from what was measured. ok says that all of them are there.
+// Gather takes a figure's points from the measurements. ok reports that all of them are there.
 func (f *Figure) Gather(measured Labs) (p plot.Picture, ok bool) {
 	p, ok = plot.Picture{Title: f.Title, X: f.X, Y: f.Y, LogX: f.LogX, LogY: f.LogY, Bars: f.Bars, At: f.At}, true
 	if f.Shown != nil {

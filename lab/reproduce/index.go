@@ -61,7 +61,7 @@ func anchor(o *Outcome) string {
 // settingNames are the keys of a lab file that the page has of each lab.
 var settingNames = []string{"topology", "links", "switches", "nics", "seed"}
 
-// setting is what a lab file has under these keys, in the file's own words; "" where it has nothing.
+// setting holds a lab file's values of these keys, as the file writes them; "" where it has none.
 type setting struct {
 	lab    string
 	values []string

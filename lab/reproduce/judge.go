@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Verdict is how a result stands.
+// Verdict is the state of a result.
 type Verdict string
 
 // The verdicts.
@@ -23,14 +23,14 @@ const (
 	Amiss   Verdict = "off, unexplained" // a line is out of its band, and nobody has said why
 )
 
-// Outcome is a result with what was measured.
+// Outcome is a result with its measurements.
 type Outcome struct {
 	*Result
 	Verdict Verdict
 	Lines   []LineOutcome
 }
 
-// LineOutcome is a line with what was measured.
+// LineOutcome is a line with its measurement.
 type LineOutcome struct {
 	*Line
 	Got  float64 // NaN: there is none
@@ -38,7 +38,7 @@ type LineOutcome struct {
 	OK   bool    // of a control: the lines that name it do not hold there
 }
 
-// Labs are what labs have shown, by their names.
+// Labs are the measurements of labs, by their names.
 type Labs map[string]*Measured
 
 // errNotRun says that a lab was not run.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Count is how many results have each verdict, and how many have a prediction with two ends.
+// Count is the number of results with each verdict, and of those that have a prediction with two ends.
 type Count struct {
 	By       map[Verdict]int
 	All      int
@@ -99,7 +99,7 @@ func (l *LineOutcome) class() string {
 	return "no"
 }
 
-// band returns the line's band, and what breaks it.
+// band returns the line's band, and the reason if the line is out of it.
 func (l *LineOutcome) band() string {
 	if l.Control == "" {
 		return l.Band()
@@ -139,7 +139,7 @@ func (at Place) link(lab string) string {
 	return fmt.Sprintf("[%s](%s/%[1]s.mcl.yml)", lab, at.Labs)
 }
 
-// remarks are the texts of a result, each with what it is about.
+// remarks are the texts of a result, each with its subject.
 func (o *Outcome) remarks() (all [][2]string) {
 	for i := range o.Lines {
 		if l := &o.Lines[i]; l.Beside != "" {
@@ -154,7 +154,7 @@ func (o *Outcome) remarks() (all [][2]string) {
 	return all
 }
 
-// Place says where a page in Markdown is.
+// Place is the location of a page in Markdown.
 type Place struct {
 	Figures string // folder of the pictures, as seen from the page
 	Labs    string // that of the labs; "": they are named and not linked to

@@ -25,7 +25,7 @@ const committed = "../../docs/ledgers/reproduction"
 var committedPage = Place{"reproduction/figures", "../../examples/papers", "This page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores " +
 	"(2,302 s of processor time), and a test holds it to what `--quick` measures."}
 
-// stored reads what the labs had shown when the page was made.
+// stored reads the labs' measurements from which the page was made.
 func stored(t *testing.T) Labs {
 	t.Helper()
 	all := Labs{}
@@ -99,7 +99,7 @@ func hold(t *testing.T, name, want string) {
 	}
 }
 
-// TestMeasured: labs show what the page says, to the last digit, and what they themselves expect. A day takes a third of those that take seconds.
+// TestMeasured: labs have the page's results, to the last digit, and meet their own expectations. A day takes a third of those that take seconds.
 func TestMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for some seconds")

@@ -70,7 +70,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// saidElsewhere reports whether the same value is calibrated in another result, whose parameters say how.
+// saidElsewhere reports whether the same value is calibrated in another result, whose parameters explain
+// it.
 func saidElsewhere(all []*Result, l *Line) bool {
 	return slices.ContainsFunc(all, func(r *Result) bool {
 		return slices.ContainsFunc(r.Lines, func(x Line) bool { return x.Value == l.Value && x.Lab == l.Lab }) &&
@@ -118,8 +119,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestKept: what was measured is kept for the same program, lab and questions only, and what a killed run has left
-// goes. What a lab expects and does not show is told.
+// TestKept: measurements are kept for the same program, lab and questions only, and the rest of a killed run is
+// deleted. Failed expectations of a lab are reported.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, "run-cepheus-inline", "left")
@@ -164,7 +165,7 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// TestVerdicts: what each state of lines and texts comes to.
+// TestVerdicts: the verdict of each state of lines and texts.
 func TestVerdicts(t *testing.T) {
 	line := func(v string) Line { return Line{Name: v, Lab: "l", Value: v, From: 1, To: 2, Basis: Predicted} }
 	beside := line("out")
@@ -195,8 +196,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestBeside: a line beside its result needs one with two ends that counts, is told from the others on the page, and is counted
-// apart.
+// TestBeside: a line beside its result needs one with two ends that counts, is marked on the page, and is counted apart.
 func TestBeside(t *testing.T) {
 	r := Result{ID: "R-X1", Title: "t", Source: "s", Says: "x", Paper: &Paper{Name: "P"}, Lines: []Line{
 		{Name: "paper's", Compute: "cores-for-4x1.6T", From: 1, To: 2, Basis: Arithmetic, Beside: "it contradicts itself"},

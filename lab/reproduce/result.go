@@ -48,14 +48,14 @@ type Result struct {
 	Lines      []Line      `yaml:"lines"`
 	Figures    []Figure    `yaml:"figures"`
 
-	// Off says why a line is out of its band, and which line or lab shows the cause. It is there if and only
-	// if a line is out of band.
+	// Off explains why a line is out of its band, and names the line or lab that shows the cause. It is
+	// there if and only if a line is out of band.
 	Off string `yaml:"off"`
-	// Cannot says why the result cannot be reproduced. Such a result has no line.
+	// Cannot is the reason why the result cannot be reproduced. Such a result has no line.
 	Cannot string `yaml:"cannot"`
-	// Open says what has not been built or run. Such a result may have lines.
+	// Open names the parts that have not been built or run. Such a result may have lines.
 	Open string `yaml:"open"`
-	// Note is for what a reader should know besides.
+	// Note is a remark for readers.
 	Note string `yaml:"note"`
 
 	Paper *Paper `yaml:"-"`
@@ -86,8 +86,8 @@ const (
 	Predicted  = lab.Predicted
 	Calibrated = lab.Calibrated
 	Arithmetic = "ARITH"
-	// Broken is what a shape is tried on where its cause is gone. Such a line has no band of its own: it shows that those
-	// which name it as their control can fail.
+	// Broken marks a run of a shape without its cause. Such a line has no band of its own: it shows that those which name
+	// it as their control can fail.
 	Broken = "CONTROL"
 )
 
@@ -95,7 +95,7 @@ const (
 type Line struct {
 	Name  string `yaml:"name"`
 	Lab   string `yaml:"lab"`   // of examples/papers, without its ending
-	Value string `yaml:"value"` // an expression over what the lab measures (lab.ParseExpression)
+	Value string `yaml:"value"` // an expression over the lab's measurements (lab.ParseExpression)
 	// With names quantities of other labs, which Value has in braces; then it has no others.
 	With    map[string]Quantity `yaml:"with"`
 	Compute string              `yaml:"compute"` // in place of Lab and Value: a computation (computed)
@@ -106,14 +106,16 @@ type Line struct {
 	Below   bool                `yaml:"below"` // only To counts
 	Basis   string              `yaml:"basis"`
 	Unit    string              `yaml:"unit"`
-	// Beside says why the line is printed and does not count: the paper's figure contradicts those that it rests on,
-	// or the lab differs from the paper's in what the text does give. Lines that count are there as well.
+	// Beside is the reason why the line is printed and does not count: the paper's figure contradicts those that it
+	// rests on, or the lab differs from the paper's in a point that the text does give. Lines that count are there
+	// as well.
 	Beside string `yaml:"beside"`
 	// Control is, of a band with one end, the name of a line of the same result that has to be out of that band.
 	Control string `yaml:"control"`
 }
 
-// Quantity is an expression over what a lab measures. Of a lab whose sweep repeats it with other seeds it is the mean.
+// Quantity is an expression over a lab's measurements. Of a lab whose sweep repeats it with other seeds it is the
+// mean.
 type Quantity struct {
 	Lab   string `yaml:"lab"`
 	Value string `yaml:"value"`
@@ -206,7 +208,7 @@ type Figure struct {
 	Marks   []Mark   `yaml:"marks"`
 }
 
-// Series is a line of a figure. At each point it is what a Line's quantities are.
+// Series is a line of a figure. At each point it has the quantities of a Line.
 type Series struct {
 	Name    string              `yaml:"name"`
 	Lab     string              `yaml:"lab"`  // if it is not the figure's
@@ -340,7 +342,7 @@ func (l *Line) check() error {
 	return nil
 }
 
-// checkSeries checks what a series asks for at each point.
+// checkSeries checks the expressions of a series at each point.
 func (f *Figure) checkSeries(s *Series) error {
 	for _, n := range []int{len(s.Labs), len(s.Values)} {
 		if n > 0 && n != len(f.At) {
@@ -376,7 +378,7 @@ func (f *Figure) checkSeries(s *Series) error {
 	return nil
 }
 
-// line returns what a series is at point i, as a line without a band; nil: it has no such point.
+// line returns a series' point i as a line without a band; nil: it has no such point.
 func (f *Figure) line(s *Series, i int) *Line {
 	at := func(text string) string { return strings.ReplaceAll(text, "$", f.At[i]) }
 	where, value := s.Lab, s.Value

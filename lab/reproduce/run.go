@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// Options say what is run and where it goes.
+// Options select the labs to run and the folder of their results.
 type Options struct {
 	Dir  string // results go there; what it holds of an earlier run is used
 	Full bool   // also the labs that take minutes
@@ -26,10 +26,10 @@ type Options struct {
 	Say  func(format string, args ...any)
 }
 
-// Measured is what a lab has shown.
+// Measured holds the measurements of a lab.
 type Measured struct {
 	Lab    string             `json:"lab"`
-	Key    string             `json:"key"` // of the program, the lab, and what is asked of it
+	Key    string             `json:"key"` // of the program, the lab, and its expressions
 	Digest string             `json:"digest"`
 	Values map[string]float64 `json:"values"`          // by expression
 	Lacks  map[string]string  `json:"lacks,omitempty"` // by expression: why it has no value
@@ -41,7 +41,8 @@ type Measured struct {
 	Failures []string `json:"failures,omitempty"` // what the lab itself expects and does not show
 }
 
-// Slow returns the labs that only a full reproduction runs, and how many seconds each took alone on one core.
+// Slow returns the labs that only a full reproduction runs, with the seconds that each took alone on one
+// core.
 func Slow() map[string]float64 {
 	return map[string]float64{
 		"cepheus-large-flows": 19, "cyclic-30-draws": 25, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13,
@@ -82,15 +83,15 @@ func Quick() ([]string, error) {
 // defaultCost is the assumed duration of a lab without a measured one, in seconds.
 const defaultCost = 2
 
-// job is a lab with what is asked of it.
+// job is a lab with its expressions.
 type job struct {
 	name  string
 	exprs []string
 	takes float64
 }
 
-// jobs returns the labs that chosen results need, the longest first. Each is asked for what any result asks of it, so
-// that it need not be run again for another one.
+// jobs returns the labs that chosen results need, the longest first. Each has the expressions of all results, so that
+// it need not be run again for another one.
 func jobs(chosen []*Result, full bool) ([]job, error) {
 	results, err := Load()
 	if err != nil {
@@ -110,7 +111,7 @@ func jobs(chosen []*Result, full bool) ([]job, error) {
 	return all, nil
 }
 
-// quantities returns what results ask of each lab.
+// quantities returns the expressions that results have for each lab.
 func quantities(results []*Result) map[string][]string {
 	asked := map[string][]string{}
 	for _, r := range results {
@@ -137,8 +138,8 @@ func quantities(results []*Result) map[string][]string {
 	return asked
 }
 
-// Run runs the labs that results need and returns what they have shown, by lab. What has been measured before
-// by the same program is not measured again. If ctx ends, it returns what is there, and the reason.
+// Run runs the labs that results need and returns their measurements, by lab. Earlier measurements of the
+// same program are reused. If ctx ends, it returns the measurements so far, and the reason.
 func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "labs"), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the results: %w", err)
@@ -170,7 +171,7 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	return measured, err
 }
 
-// measure runs a lab, or reads what it showed before: again.
+// measure runs a lab, or reads its earlier measurements: again.
 func measure(ctx context.Context, j job, o Options, program string) (m *Measured, again bool, err error) {
 	text, err := papers.Labs.ReadFile(j.name + ".mcl.yml")
 	if err != nil {
@@ -198,7 +199,7 @@ func measure(ctx context.Context, j job, o Options, program string) (m *Measured
 	return m, false, runner.WriteJSON(file, m)
 }
 
-// once runs a lab that has one seed, and fills in what it showed.
+// once runs a lab that has one seed, and fills in its measurements.
 func (m *Measured) once(ctx context.Context, l *lab.Lab, exprs []string, dir string) error {
 	report, err := batch.Simulate(ctx, l, dir, runner.Options{Env: apps.Env{}})
 	if err != nil {
@@ -208,7 +209,7 @@ func (m *Measured) once(ctx context.Context, l *lab.Lab, exprs []string, dir str
 	return m.evaluate(exprs, report.Quantity)
 }
 
-// evaluate fills in what expressions are, given the quantities in them.
+// evaluate computes expressions from the quantities in them.
 func (m *Measured) evaluate(exprs []string, of func(name string) (float64, error)) error {
 	for _, text := range exprs {
 		e, err := lab.ParseExpression(text)

@@ -34,8 +34,8 @@ func (i Interval) end(name string) float64 {
 	return i.High
 }
 
-// overSeeds runs a lab that repeats itself with other seeds, and fills in what it showed: means, and the confidence
-// interval of a quantity that is asked for by itself. What an interrupted run has left is gone on with.
+// overSeeds runs a lab that repeats itself with other seeds, and fills in its measurements: means, and the
+// confidence interval of a quantity that is an expression by itself. It resumes an interrupted run.
 func (m *Measured) overSeeds(ctx context.Context, l *lab.Lab, points []lab.Point, exprs []string, o Options) error {
 	if len(points) != 1 {
 		return fmt.Errorf("a result takes repeats of one point, and the sweep has %d", len(points))

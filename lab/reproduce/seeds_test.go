@@ -26,8 +26,8 @@ faults:
   - {in: run, loss: {links: "*-*", rate: 0.01, frames: {kind: data}}}
 `
 
-// TestSeeds: a lab with repeats shows the mean over its seeds, each of which is a run of its own, and the interval
-// about it. An interrupted one goes on, and what it cannot say it says.
+// TestSeeds: a lab with repeats has the mean over its seeds, each of which is a run of its own, and the interval
+// about it. An interrupted one is resumed, and names the values that it lacks.
 func TestSeeds(t *testing.T) {
 	const asked = "bcast.cepheus.1MiB.jct.avg"
 	l, points, err := lab.Reader{}.ParsePoints("seeds.mcl.yml", []byte(seedsLab))

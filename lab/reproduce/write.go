@@ -11,8 +11,8 @@ import (
 // Schema names the format of reproduction.json.
 const Schema = "mcastlab/reproduction/v1"
 
-// Figures is what reproduction.json holds: what each line has measured, for programs and for a later
-// comparison to the digit.
+// Figures is the content of reproduction.json: the measurement of each line, for programs and for a
+// later comparison to the digit.
 type Figures struct {
 	Schema  string       `json:"schema"`
 	Results []FigureLine `json:"lines"`
@@ -26,11 +26,11 @@ type FigureLine struct {
 	Basis string   `json:"basis"`
 	Got   *float64 `json:"got"` // null: the lab was not run
 	OK    bool     `json:"in_band"`
-	// Beside says why the line does not count.
+	// Beside is the reason why the line does not count.
 	Beside string `json:"beside,omitempty"`
 }
 
-// Collect returns what the lines of outcomes have measured.
+// Collect returns the measurements of the lines of outcomes.
 func Collect(all []Outcome) *Figures {
 	f := &Figures{Schema: Schema, Results: []FigureLine{}}
 	for i := range all {
@@ -46,7 +46,7 @@ func Collect(all []Outcome) *Figures {
 	return f
 }
 
-// Write writes the pages, the figures with their points, and what was measured as JSON into a folder, and
+// Write writes the pages, the figures with their points, and the measurements as JSON into a folder, and
 // returns the name of the page.
 func Write(dir string, all []Outcome, measured Labs) (page string, err error) {
 	figures := filepath.Join(dir, "figures")

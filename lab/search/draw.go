@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
-// Bounds of what is searched, so that a seed takes milliseconds.
+// Bounds of the searched values, so that a seed takes milliseconds.
 const (
 	sizeMax      = lab.Size(64 << 10)
 	iterationMax = 2

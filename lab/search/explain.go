@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
-// tally counts what a run's record says of its frames.
+// tally counts the frames in a run's record.
 type tally struct {
 	Hops uint64 `json:"packet_hops"`
 	Lost uint64 `json:"frames_lost_to_faults"`
@@ -35,10 +35,10 @@ func readTally(base string) (t tally, err error) {
 	return t, err
 }
 
-// explained reports whether the lab itself explains a deadlock. A NIC whose timers run gives up
-// some time, and the run ends with it. Only three causes prevent that: a stall that never ends; a
-// pause that never ends, since no timer runs for what has not been sent; and lost frames where the
-// timeout is infinite, or where nobody acknowledges them, as in a many-to-many.
+// explained reports whether the lab itself explains a deadlock. A NIC whose timers run gives up some
+// time, and the run ends with it. Only three causes prevent that: a stall that never ends; a pause that
+// never ends, since no timer runs for unsent packets; and lost frames where the timeout is infinite, or
+// where no receiver acknowledges them, as in a many-to-many.
 func (r *labRun) explained(l *lab.Lab) bool {
 	for _, row := range r.report.Faults {
 		i, err := strconv.Atoi(strings.TrimPrefix(row.ID, faults.LabPrefix))
@@ -53,7 +53,7 @@ func (r *labRun) explained(l *lab.Lab) bool {
 	return (silent || l.NICs.Timeout == 0) && (r.lost > 0 || r.dropped() > 0)
 }
 
-// holds reports whether a fault that has come holds what it concerns for good. A storm leaves
+// holds reports whether a fault that has occurred blocks its links or nodes for good. A storm leaves
 // its last pause behind, which may last until the next one.
 func holds(l *lab.Lab, f *lab.Fault) bool {
 	switch f.Kind() {
@@ -83,7 +83,7 @@ func longestPause(l *lab.Lab) vtime.Duration {
 	return faults.FullPause(slowest)
 }
 
-// dropped returns how many frames NICs and switches have dropped.
+// dropped returns the number of frames that NICs and switches have dropped.
 func (r *labRun) dropped() (n uint64) {
 	for _, kind := range r.report.Counters { // a sum
 		for _, k := range kind.Drops { // a sum

@@ -53,8 +53,8 @@ var patient = map[string][]string{
 	"slow-receiver: {nodes: [h2, h3], rate: 13Gbps}": instants,
 }
 
-// TestUnderWay: whatever fault begins, and whenever, a run goes on as long as frames are under
-// way that nobody acknowledges, on links and where a fault holds them back: what loses nothing
+// TestUnderWay: whatever fault begins, and whenever, a run continues as long as frames are under way
+// that no receiver acknowledges, on links and where a fault holds them back: a fault that loses nothing
 // lets it end well. It ended as a deadlock at the first fault that began when all requests had.
 func TestUnderWay(t *testing.T) {
 	r := quietly(t, fmt.Sprintf(unacknowledged, "opensm"), "at: 1ns, for: 81.88ns, slow-receiver: {nodes: [h6], rate: 13Gbps}")
@@ -107,8 +107,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestStandstill: a run ends soon when what is left stands still for good, whatever else comes
-// and goes: as a deadlock, or as its ranks end. It went on to the end of lab time.
+// TestStandstill: a run ends soon when all remaining frames stand still for good, whatever faults
+// recur: as a deadlock, or as its ranks end. It continued to the end of lab time before.
 func TestStandstill(t *testing.T) {
 	const quick = "topology: {star: {hosts: 4}}\nnics: {timeout: 262us}\n"
 	tried := 0

@@ -18,9 +18,9 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
-// labDraw draws a lab file: all keys that package lab has, found by reflection, so that a
-// new key is drawn without being listed here. What is listed is what the file's types do not
-// say: names that must exist, what would take too long, and where the edges are.
+// labDraw draws a lab file: all keys that package lab has, found by reflection, so that a new key is
+// drawn without being listed here. The lists have the facts that the file's types lack: names that must
+// exist, values that would take too long, and the edges.
 type labDraw struct {
 	r        prng.Stream
 	g        *topo.Graph
@@ -32,8 +32,8 @@ type labDraw struct {
 }
 
 // Seeds from wideFrom on draw labs that give every other key of links, switches and NICs, on all topologies, also those without a switch:
-// few keys together are not enough for what only some of them do to each other. Those from Unlike on draw labs whose links are unlike, and
-// which run in containers in virtual time, too. Seeds below draw what they always have.
+// few keys together are not enough for the interactions of some. Those from Unlike on draw labs whose links are unlike, and which run in
+// containers in virtual time, too. Seeds below draw what they always have.
 const (
 	wideFrom = 8_000_000
 	Unlike   = 9_000_000
@@ -43,7 +43,8 @@ const (
 // that the other keys of a seed stay as they were.
 const markOnArrival = ".switches.ecn.on-arrival"
 
-// drawsMax bounds how many files are drawn for one that the checks take, which take fewer of those with many keys.
+// drawsMax bounds the number of files that are drawn for one that the checks accept; they accept fewer of those
+// with many keys.
 const drawsMax = 60
 
 // DrawLab returns the lab that Labs tries with a seed.
@@ -164,7 +165,7 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 	return s, nil
 }
 
-// Bounds of what is drawn, so that a lab takes a fraction of a second.
+// Bounds of the drawn values, so that a lab takes a fraction of a second.
 const (
 	hostsMax = 24
 	nodesMax = 20 // of labs that run in containers
@@ -372,8 +373,7 @@ func (d *labDraw) textual(path string, t reflect.Type) (text string, ok bool) {
 	return "", false
 }
 
-// schemesOf returns the names of the schemes of a workload; of what is none, those of
-// broadcasts.
+// schemesOf returns the names of the schemes of a workload; of other paths, those of broadcasts.
 func schemesOf(path string) []string {
 	if below, ok := strings.CutPrefix(path, ".workloads[]."); ok {
 		kind, rest, _ := strings.Cut(below, ".")
@@ -463,7 +463,7 @@ func (d *labDraw) basic(path string, k reflect.Kind) string {
 	return d.names(path)
 }
 
-// number draws a whole number: of what makes work few, of all else any.
+// number draws a whole number: a small one for a key that makes work, any for the others.
 func (d *labDraw) number(path, key string) int {
 	switch {
 	case strings.HasPrefix(path, ".topology"):

@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// Bounds of a run of a drawn lab. What its faults keep from ending within so many packet-hops
+// Bounds of a run of a drawn lab. A lab whose faults keep it from ending within that many packet-hops
 // is run without them, and must end then.
 const (
 	labHopsMax  = 150_000
@@ -163,8 +163,8 @@ type labRun struct {
 	report *runner.Report
 }
 
-// runLab runs a lab as the command does, on so many processors, within so many budgets; checked: packet by packet, with every invariant
-// looked at after every event.
+// runLab runs a lab as the command does, on the given processors, within the given budgets; checked: packet by packet, with every
+// invariant checked after every event.
 func runLab(ctx context.Context, l *lab.Lab, dir string, processors, budgets int, checked bool) *labRun {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	base, err := os.MkdirTemp(dir, "run-")
@@ -205,8 +205,8 @@ func runLab(ctx context.Context, l *lab.Lab, dir string, processors, budgets int
 	}
 }
 
-// labWatch stops a run that takes too much: with faults all of it, without them a step of it,
-// as many steps of large messages come to an end, however long they take together.
+// labWatch stops a run that takes too much: with faults all of it, without them a step of it, since any
+// number of steps of large messages ends, however long they take together.
 type labWatch struct {
 	cancel    func()
 	doing     string // the step
@@ -285,5 +285,5 @@ func (r *labRun) judge(l *lab.Lab) *Violation {
 	return nil
 }
 
-// noReplica ends what a run says whose storage has lost every replica to faults, as it may.
+// noReplica ends the error of a run whose storage has lost every replica to faults, which is allowed.
 const noReplica = "no replica is left to be read back"

@@ -115,7 +115,7 @@ func (s *sketch) strike(path string, want map[string]bool) {
 	}
 }
 
-// TestShrinkLab: of a lab that breaks a promise only what breaks it is left.
+// TestShrinkLab: a lab that breaks a promise is reduced to the part that breaks it.
 func TestShrinkLab(t *testing.T) {
 	found := 0
 	for seed := uint64(0); found < 2; seed++ {

@@ -2,7 +2,7 @@ package search
 
 import "github.com/mcastlab/mcastlab/lab"
 
-// labTriesMax bounds how many smaller labs are tried.
+// labTriesMax bounds the number of smaller labs that are tried.
 const labTriesMax = 300
 
 // shrinkLab returns the smallest lab it finds that breaks the promise in the same way: it

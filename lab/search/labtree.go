@@ -61,7 +61,7 @@ func (s *sketch) file() []byte {
 	return []byte(b.String())
 }
 
-// at returns the outermost part that begins on a line, and what it is a part of.
+// at returns the outermost part that begins on a line, and its parent.
 func (s *sketch) at(line int) (part, parent *sketch) {
 	for _, k := range s.kids {
 		if k.line == line {
@@ -115,10 +115,10 @@ func isKind(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
 }
 
-// fieldChance is how likely a value that a file need not give is given.
+// fieldChance is the probability that an optional value is given.
 const fieldChance = 0.2
 
-// chance is how likely a value is given.
+// chance is the probability that a value is given.
 func (d *labDraw) chance(path string) float64 {
 	for _, p := range []string{".links.", ".switches.", ".nics."} {
 		if strings.HasPrefix(path, p) && (d.wide || d.unlike && p == ".links.") {
@@ -202,10 +202,10 @@ func (d *labDraw) value(path string, t reflect.Type, enum string) *sketch {
 
 func scalar(text string) *sketch { return &sketch{text: text, kind: reflect.String} }
 
-// repairs bounds how often a drawn file is mended before another one is drawn.
+// repairs bounds the number of repairs of a drawn file before another one is drawn.
 const repairs = 80
 
-// mend takes out, or draws again, what the checks refuse, until they take the lab.
+// mend removes, or draws again, values that the checks refuse, until they accept the lab.
 func (s *sketch) mend() (*lab.Lab, error) {
 	var err error
 	for range repairs {

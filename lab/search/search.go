@@ -11,7 +11,7 @@ import (
 // Options are the choices of a search.
 type Options struct {
 	From, Seeds uint64
-	// Seen is told of every seed that has been tried; it may be nil.
+	// Seen is called with every seed that has been tried; it may be nil.
 	Seen func(seed uint64)
 	// Hook is for tests of the search itself.
 	Hook Hook
@@ -42,8 +42,7 @@ type Finding struct {
 // findingsMax ends a search: what is broken so often needs no more examples.
 const findingsMax = 5
 
-// Run searches the seeds of a lab. The result holds what was found even if it ends with
-// an error.
+// Run searches the seeds of a lab. The result holds the findings even if it ends with an error.
 func Run(ctx context.Context, l *lab.Lab, o Options) (*Result, error) {
 	res := &Result{From: o.From, Findings: []Finding{}}
 	small, err := Small(l)

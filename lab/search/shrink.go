@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
-// triesMax bounds how many smaller labs are tried.
+// triesMax bounds the number of smaller labs that are tried.
 const triesMax = 600
 
 // Shrink returns the smallest lab it finds that breaks the promise in the same way: with
@@ -52,7 +52,7 @@ func Shrink(ctx context.Context, l *lab.Lab, v *Violation, hook Hook) (*lab.Lab,
 	return best, nil
 }
 
-// changes returns what may be made smaller in a lab. A change returns false if it is none.
+// changes returns the changes that make a lab smaller. A change returns false if it is none.
 func changes(l *lab.Lab) (all []func(*lab.Lab) bool) {
 	for i := range l.Faults {
 		all = append(all, func(c *lab.Lab) bool {

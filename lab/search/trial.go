@@ -1,6 +1,6 @@
-// Package search looks for timelines of faults under which a lab breaks a promise: it
-// draws them by seed, runs them on the event clock with every invariant checked, and makes
-// what fails as small as it can.
+// Package search looks for timelines of faults under which a lab breaks a promise: it draws them by
+// seed, runs them on the event clock with every invariant checked, and makes failing labs as small as
+// it can.
 package search
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// eventsMax is after how many events faults are taken away from a trial that still goes on:
-// a fault that comes back faster than routes and timers may let a packet through now and
-// then, for as long as any rank waits. What takes as many once more does not end.
+// eventsMax is the number of events after which the faults of a trial that is still running are
+// removed: a fault that comes back faster than routes and timers may let a packet through now and then,
+// for as long as any rank waits. A trial that takes as many once more does not end.
 const eventsMax = 5_000_000
 
-// healing is how long a lab has after its faults were taken away: longer than routing and
-// the quarantine of groups take.
+// healing is the time that a lab has after its faults were removed: longer than routing and the
+// quarantine of groups take.
 const healing = 500 * vtime.Millisecond
 
 // Violation is a promise that was broken.
@@ -127,7 +127,7 @@ func (t *trial) phase(name string, mayFail bool) (v *Violation, failed bool, err
 			return v, failed, err
 		}
 		if err != nil {
-			return nil, true, nil // the workloads after it would have to go on without it
+			return nil, true, nil // the workloads after it would have to continue without it
 		}
 	}
 	return nil, false, nil
@@ -158,8 +158,8 @@ func (t *trial) work(w runner.Workload) ([]apps.Row, error) {
 
 var invariantNumber = regexp.MustCompile(`\(\d\)$`)
 
-// judge says whether what a workload came to breaks a promise. err is the caller's: the
-// search was interrupted.
+// judge decides whether the outcome of a workload breaks a promise. err is the caller's: the search was
+// interrupted.
 func (t *trial) judge(phase string, mayFail bool, rows []apps.Row, err error) (*Violation, error) {
 	for _, r := range rows {
 		if r.Verified != nil && !*r.Verified {

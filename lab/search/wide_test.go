@@ -65,7 +65,7 @@ func TestWideKeys(t *testing.T) {
 	}
 }
 
-// TestWideCredits: two hosts back to back take all packets of each other, with credits too, which nobody gives back there.
+// TestWideCredits: two hosts back to back take all packets of each other, with credits too, which no host returns there.
 func TestWideCredits(t *testing.T) {
 	for _, workload := range []string{
 		"bcast: {schemes: [unicast, chain], sizes: [64B, 1MiB], iterations: 2}",

@@ -54,8 +54,8 @@ func TestLabsWorkers(t *testing.T) {
 	}
 }
 
-// worked runs a lab, and returns its digest and how it ended, its events, and whether it came to its end within
-// the budget of drawn labs.
+// worked runs a lab, and returns its digest and outcome, its events, and whether it ended within the budget of
+// drawn labs.
 func worked(t *testing.T, l *lab.Lab, workers int) (shown string, events []byte, ended bool) {
 	t.Helper()
 	base := t.TempDir()

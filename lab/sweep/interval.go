@@ -22,7 +22,7 @@ func spreadOf(values []float64) spread {
 		sum += v
 		s.Min, s.Max = min(s.Min, v), max(s.Max, v)
 	}
-	// The sum of equal values may be rounded, and the mean is not outside of what it is of.
+	// The sum of equal values may be rounded, and the mean is not outside of its values.
 	s.Mean = min(max(sum/n, s.Min), s.Max)
 	if n < 2 {
 		return s
@@ -36,8 +36,8 @@ func spreadOf(values []float64) spread {
 	return s
 }
 
-// quantile returns how many standard errors to each side of the mean hold a share of Student's t distribution
-// with that many degrees of freedom.
+// quantile returns the number of standard errors to each side of the mean that hold a share of Student's t
+// distribution with that many degrees of freedom.
 func quantile(share, degrees float64) float64 {
 	// The share of the distribution beyond +-t is I_x(degrees/2, 1/2) at x = degrees/(degrees + t^2), which falls with t.
 	beyond := func(t float64) float64 { return betaShare(degrees/(degrees+t*t), degrees/2, 0.5) }
@@ -68,7 +68,7 @@ func betaShare(x, a, b float64) float64 {
 	lb, _ := math.Lgamma(b)
 	lab, _ := math.Lgamma(a + b)
 	front := math.Exp(lab - la - lb + a*math.Log(x) + b*math.Log1p(-x))
-	// The fraction converges fast on this side only; the other side is what is left of 1.
+	// The fraction converges fast on this side only; the other side is the rest of 1.
 	if x < (a+1)/(a+b+2) {
 		return front * betaFraction(x, a, b) / a
 	}

@@ -150,8 +150,8 @@ func numbers(values []string) (all []float64) {
 	return all
 }
 
-// number returns what a value of a lab file is as a number: itself, or the size, rate, time or probability in its base
-// unit. It is NaN for anything else.
+// number returns a value of a lab file as a number: itself, or the size, rate, time or probability in its base unit.
+// It is NaN for anything else.
 func number(text string) float64 {
 	text = strings.Trim(text, `"'`)
 	if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(v, 0) {

@@ -12,7 +12,7 @@ import (
 // Schema names the format of sweep.json and of run --format json of a lab with a sweep. Fields are added, never changed.
 const Schema = "mcastlab/sweep/v1"
 
-// Result is what a sweep has shown.
+// Result holds the results of a sweep.
 type Result struct {
 	Schema  string   `json:"schema"`
 	Lab     string   `json:"lab"`

@@ -1,5 +1,5 @@
-// Package sweep runs a lab at all points of its sweep, in the simulator, and says what each point shows: a table with
-// confidence intervals, the same as CSV and JSON, and plots.
+// Package sweep runs a lab at all points of its sweep, in the simulator, and writes the result of each point: a table
+// with confidence intervals, the same as CSV and JSON, and plots.
 package sweep
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// Options say how a sweep runs and where its files go.
+// Options select the runs of a sweep and the place of its files.
 type Options struct {
 	Base   string // the sweep's folder is made there
-	Resume string // or it goes on in this one, which an interrupted run of the same sweep has left
+	Resume string // or the folder of an interrupted run of the same sweep, in which it resumes
 	Jobs   int    // runs at a time
 	Say    func(format string, args ...any)
 	Run    runner.Options // of each run; its Base is not used
@@ -33,12 +33,12 @@ type Options struct {
 // What the folder of a sweep has beside its results.
 const (
 	pointsFolder   = "points"   // the lab of each point, which can be run by itself
-	measuredFolder = "measured" // what each run has shown, for a sweep that goes on
+	measuredFolder = "measured" // the results of each run, for a sweep that is resumed
 )
 
-// measured is what one run has shown.
+// measured holds the results of one run.
 type measured struct {
-	Key      string             `json:"key"` // of the program, the lab, and what is asked of it
+	Key      string             `json:"key"` // of the program, the lab, and the questions
 	Digest   string             `json:"digest"`
 	Wall     float64            `json:"wall_s"`
 	Rows     []value            `json:"rows"`
@@ -47,7 +47,7 @@ type measured struct {
 	Failures []string           `json:"failures,omitempty"`
 }
 
-// value is what a row of a run shows of what the sweep compares. Without a value, Lack says why.
+// value is the compared result in a row of a run. Without a value, Lack is the reason.
 type value struct {
 	Workload string   `json:"workload"`
 	Scheme   string   `json:"scheme"`
@@ -63,7 +63,7 @@ type job struct {
 }
 
 // Seed returns the seed of a repeat: the lab's own first, then seeds that are derived from it. All points have the
-// same ones, so that what differs between them is not chance.
+// same ones, so that differences between them are not chance.
 func Seed(seed uint64, repeat int) uint64 {
 	if repeat == 0 {
 		return seed
@@ -79,8 +79,8 @@ func Folder(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Run runs all points of a lab's sweep. What fails at a point is in the result, beside the others; an error is what
-// kept the result from being made, such as ctx that ended: then the folder holds what was measured, and no result.
+// Run runs all points of a lab's sweep. A failure at a point is in the result, beside the others; an error means
+// that there is no result, for example because ctx ended: then the folder holds the measurements so far.
 func Run(ctx context.Context, l *lab.Lab, points []lab.Point, o Options) (*Result, error) {
 	dir, program, err := begin(l, points, o)
 	if err != nil {
@@ -129,7 +129,7 @@ func runName(point string, repeat, repeats int) string {
 	}
 }
 
-// begin makes the folder of a sweep, or checks the one in which it goes on.
+// begin makes the folder of a sweep, or checks the one in which it resumes.
 func begin(l *lab.Lab, points []lab.Point, o Options) (dir, program string, err error) {
 	if program, err = batch.Fingerprint(); err != nil {
 		return "", "", err
@@ -206,14 +206,14 @@ func asked(lines []string) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// question is what is asked of each run.
+// question lists the quantities that each run must have.
 type question struct {
 	dir, program, measure string
 	names                 []string
 	run                   runner.Options
 }
 
-// measure runs a point once, or reads what it showed before: again.
+// measure runs a point once, or reads its earlier results: again.
 func measure(ctx context.Context, j *job, q question) (m *measured, again bool, err error) {
 	name := fmt.Sprintf("%03d-%d", j.point+1, j.repeat+1)
 	file := filepath.Join(q.dir, measuredFolder, name+".json")

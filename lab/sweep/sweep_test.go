@@ -113,7 +113,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestPointLab: a point that is run by itself shows what it showed in the sweep.
+// TestPointLab: a point that is run by itself has its result of the sweep.
 func TestPointLab(t *testing.T) {
 	r, err := run(t, t.Context(), strings.Replace(losses, "repeats: 5", "repeats: 1", 1), Options{})
 	if err != nil {
@@ -137,8 +137,8 @@ func TestPointLab(t *testing.T) {
 	}
 }
 
-// TestInterrupted: an interrupted sweep leaves what was measured and no result, says how to go on, and does so; what a
-// killed one has left goes.
+// TestInterrupted: an interrupted sweep leaves its measurements and no result, prints the command to resume it, and
+// resumes; the rest of a killed one is deleted.
 func TestInterrupted(t *testing.T) {
 	whole, err := run(t, t.Context(), losses, Options{})
 	if err != nil {
@@ -156,7 +156,7 @@ func TestInterrupted(t *testing.T) {
 	if want := "go on with --resume " + dir; !errors.Is(err, context.Canceled) || !strings.Contains(fmt.Sprint(err), want) {
 		t.Fatalf("%v, want %s", err, want)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 { // points and what was measured
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 { // points and measurements
 		t.Errorf("half a result is left: %v, %v", left, err)
 	}
 	killed := filepath.Join(dir, "run-009-5", "swept-1")
@@ -188,7 +188,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestFailures: what fails at a point is told with its name, and the other points are there.
+// TestFailures: a failure at a point is reported with the point's name, and the other points are there.
 func TestFailures(t *testing.T) {
 	r, err := run(t, t.Context(), head+`workloads: [{bcast: {schemes: [cepheus, chain], sizes: [64KiB]}}]
 faults: [{loss: {links: h1-leaf0, rate: 0%}}]
@@ -235,7 +235,7 @@ sweep: {repeats: 2, measure: source.max}
 	}
 }
 
-// TestNumbers: an axis of numbers is where all values are, of whatever unit.
+// TestNumbers: an axis has the scale of numbers if all values are numbers, of whatever unit.
 func TestNumbers(t *testing.T) {
 	for text, want := range map[string][]float64{
 		"0,1%,0.5": {0, 0.01, 0.5}, "1KiB,2MiB": {1 << 10, 2 << 20}, "10Gbps,1Tbps": {1e10, 1e12}, "1us,1ms": {1e6, 1e9}, `"3",'4'`: {3, 4},

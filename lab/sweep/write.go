@@ -60,7 +60,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 6, 64) }
 
-// WriteTable writes the rows as a table, and what became of each line of expect.
+// WriteTable writes the rows as a table, and the outcome of each line of expect.
 func (r *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	r.writeRows(&b)
@@ -133,7 +133,8 @@ func (r *Result) writeRows(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// expectations returns a line for each line of expect: at how many points it holds, and where it does not.
+// expectations returns a line for each line of expect: the number of points at which it holds, and the
+// points at which it does not.
 func (r *Result) expectations() (lines []string) {
 	if len(r.Points) == 0 {
 		return nil

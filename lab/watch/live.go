@@ -108,7 +108,7 @@ func (u *Up) faults(ctx context.Context) ([]report.FilmFault, []bool) {
 	return u.Faults(ctx)
 }
 
-// reel makes frames of what nodes say, one after the other.
+// reel makes frames from the nodes' reports, one after the other.
 type reel struct {
 	g     *topo.Graph
 	film  *report.Film
@@ -148,7 +148,7 @@ func (r *reel) indices(all []report.FilmFault, on []bool) (which []int) {
 	return which
 }
 
-// next returns what nodes say as a frame, and whether it says anything that the frame before did not.
+// next returns the nodes' reports as a frame, and whether it differs from the frame before.
 func (r *reel) next(states []counters.Node, on []int) (f report.Frame, changed bool) {
 	f = report.Frame{To: math.Inf(-1), On: on}
 	for i := range states {
@@ -156,7 +156,7 @@ func (r *reel) next(states []counters.Node, on []int) (f report.Frame, changed b
 			f.To = max(f.To, states[i].LabUS)
 		}
 	}
-	if math.IsInf(f.To, -1) { // nobody says what time it is
+	if math.IsInf(f.To, -1) { // no report has the time
 		f.To = r.shown.To
 	}
 	f.From = min(r.shown.To, f.To) // virtual time begins again with each run
@@ -194,8 +194,8 @@ func (r *reel) next(states []counters.Node, on []int) (f report.Frame, changed b
 	return f, changed
 }
 
-// ports enters what a node's ports have sent since it answered last, and what they hold. Counts that went back are of a
-// node that began again.
+// ports enters the bytes that a node's ports have sent since its last answer, and those that they hold. Counts that
+// went back are of a node that has restarted.
 func (r *reel) ports(id int, s *counters.Node, f *report.Frame) {
 	was := &r.last[id]
 	for i := range s.Ports {

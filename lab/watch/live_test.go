@@ -29,7 +29,7 @@ func star(t testing.TB, hosts int) *topo.Graph {
 	return g
 }
 
-// idle is what the nodes of a graph say that have done nothing until an instant.
+// idle returns the reports of the nodes of a graph that have been idle until an instant.
 func idle(g *topo.Graph, us float64) (all []counters.Node) {
 	for i := range g.Nodes {
 		n := counters.Node{Node: g.Nodes[i].Name, Kind: "host", LabUS: us, Held: &counters.Held{}}
@@ -41,8 +41,8 @@ func idle(g *topo.Graph, us float64) (all []counters.Node) {
 	return all
 }
 
-// TestReel: of two looks the load is what was sent between them, over the lab time between them; queues and pauses are
-// those of the second; a node that has gone or begun again has no load.
+// TestReel: the load is the number of bytes sent between two reports, over the lab time between them; queues and
+// pauses are those of the second; a node that has ended or restarted has no load.
 func TestReel(t *testing.T) {
 	g := star(t, 3)
 	r := newReel("x", g)
@@ -155,8 +155,8 @@ func TestLab(t *testing.T) {
 	}
 }
 
-// TestUpdates prints how many updates a second there would be of 500 nodes that are all busy, if the nodes answered at
-// once and nobody waited between two looks: all that is done here for a page, as far as its connection.
+// TestUpdates prints how many updates a second there would be of 500 nodes that are all busy, if the nodes answered
+// without delay and there was no wait between two reports: all the work for a page, up to its connection.
 func TestUpdates(t *testing.T) {
 	const looks = 20
 	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 19, Spines: 6, Hosts: 25}, topo.LinkParams{Rate: 100e9, Delay: vtime.Microsecond})

@@ -21,7 +21,7 @@ const (
 )
 
 // Run returns a source that shows a run's folder: all of it, and again each time when its files have changed, while
-// the run goes on.
+// the run is running.
 func Run(dir string) Source {
 	return func(ctx context.Context, send Send) error {
 		var last []string

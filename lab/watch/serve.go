@@ -24,14 +24,15 @@ const (
 	streamsMax = 8                // at a time: each asks all nodes, or reads the run
 )
 
-// Send gives the page an event and its data, as JSON. Its error says that the page has gone.
+// Send gives the page an event and its data, as JSON. An error means that the page is closed.
 type Send func(event string, data any) error
 
-// Source tells a page what it shows, until ctx ends or there is no more: film (all there is, from the start),
+// Source sends a page its content, until ctx ends or there is no more: film (all there is, from the start),
 // frame (one more of the film), faults (the film's list of faults) and note (a text).
 type Source func(ctx context.Context, send Send) error
 
-// Serve serves the page and what source tells it, to those that have the token, until ctx ends. It returns why it ended.
+// Serve serves the page and the events of source, to clients that have the token, until ctx ends. It returns the reason
+// of its end.
 func Serve(ctx context.Context, l net.Listener, token string, source Source) error {
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
@@ -74,7 +75,7 @@ func stream(source Source) http.Handler {
 			return errors.Join(err, c.Flush())
 		}
 		if err := source(r.Context(), send); err != nil && r.Context().Err() == nil {
-			_ = send("note", err.Error()) // a page that has gone needs none
+			_ = send("note", err.Error()) // a closed page needs none
 		}
 	})
 	return m
