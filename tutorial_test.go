@@ -17,9 +17,9 @@ import (
 // rewrite has TestTutorials write the pages instead of comparing them.
 var rewrite = flag.Bool("rewrite", false, "write what the commands of the tutorials print to their pages")
 
-// TestTutorials does what the tutorials tell, in a folder of its own in which examples/ is that of
-// the clone: it writes the files they show under the names beside them, runs the commands they show
-// in their order, and compares what the commands print. With -rewrite it writes that to the page.
+// TestTutorials follows the tutorials, in a folder of its own in which examples/ is that of the clone:
+// it writes the files they show under the names beside them, runs the commands they show in their
+// order, and compares what the commands print. With -rewrite it writes that to the page.
 func TestTutorials(t *testing.T) {
 	pages, err := filepath.Glob("docs/tutorial-*.md")
 	if err != nil || len(pages) != 2 {
@@ -33,7 +33,7 @@ func TestTutorials(t *testing.T) {
 // fenced finds the blocks of a page: language, name of the file, text.
 var fenced = regexp.MustCompile("(?ms)^```([a-z]*)(?: ([^\\n]+))?\\n(.*?)^```$")
 
-// follow does what a tutorial tells.
+// follow carries out the steps of a tutorial.
 func follow(t *testing.T, name string) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -93,8 +93,8 @@ func (u *user) writes(t *testing.T, name, text string) {
 	}
 }
 
-// types runs the commands of a block, each of which begins with a dollar sign, and returns the
-// block with what they print.
+// types runs the commands of a block, each of which begins with a dollar sign, and returns the block
+// with their output.
 func (u *user) types(t *testing.T, block string) string {
 	t.Helper()
 	var b strings.Builder

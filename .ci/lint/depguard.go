@@ -20,7 +20,8 @@ type imports struct {
 	Allow []string
 }
 
-// depguard holds the imports of files to the rules. Of the library's language it has what the settings use: globs with
+// depguard holds the imports of files to the rules. Of the library's language it has the parts that the settings use:
+// globs with
 // ** and *, "!" before one that takes files out, prefixes of import paths, and $gostd for the standard library.
 func depguard(pass *analysis.Pass) (any, error) {
 	s, err := read()

@@ -15,11 +15,12 @@ import (
 // suppressed has the nolint comments of this package that a finding has met: file:line:linter.
 var suppressed = map[string]bool{}
 
-// directive matches a comment that suppresses findings of linters, on its line or in what begins there.
+// directive matches a comment that suppresses findings of linters, on its line or in the declaration
+// that begins there.
 var directive = regexp.MustCompile(`^//nolint:([a-z,]+) // .+`)
 
-// filter has an analyser report only what the settings ask for: of enabled linters and checks, in files that are not
-// generated, where no rule and no nolint comment excludes it.
+// filter has an analyser report only the findings that the settings ask for: of enabled linters and checks, in files
+// that are not generated, where no rule and no nolint comment excludes it.
 func filter(linter string, a *analysis.Analyzer) {
 	run := a.Run
 	a.Run = func(pass *analysis.Pass) (any, error) {

@@ -167,8 +167,8 @@ func converted(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// unusedName reports what nothing in the package uses: go vet looks at a package with its tests, so that what only
-// they use is used.
+// unusedName reports names that nothing in the package uses: go vet checks a package with its tests, so that names
+// that only they use are used.
 func unusedName(pass *analysis.Pass) (any, error) {
 	res, ok := pass.ResultOf[unused.Analyzer.Analyzer].(unused.Result)
 	if !ok {

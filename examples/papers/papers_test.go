@@ -14,8 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// TestPaperLabs: every lab of the papers runs, and what it expects, which it says of each
-// line whether it was predicted, holds.
+// TestPaperLabs: every lab of the papers runs, and its expectations, each marked as predicted or
+// calibrated, hold.
 func TestPaperLabs(t *testing.T) {
 	files, err := filepath.Glob("*.mcl.yml")
 	if err != nil || len(files) == 0 {

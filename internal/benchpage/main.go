@@ -222,7 +222,7 @@ func (m *bench) memory(b *bytes.Buffer) error {
 	return nil
 }
 
-// processor returns the processor's name, if the system tells it.
+// processor returns the processor's name, if the system has it.
 func processor() string {
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	if f := regexp.MustCompile(`model name\s*: (.*)`).FindSubmatch(info); f != nil {
@@ -243,7 +243,7 @@ func field(all []usage, f func(usage) float64) (v []float64) {
 	return v
 }
 
-// usage is what one run took.
+// usage holds the resources of one run.
 type usage struct{ cpu, wall, bytes, hops float64 }
 
 func (u usage) processor() float64 { return u.cpu }

@@ -96,8 +96,8 @@ func compare(said, is string) error {
 	return nil
 }
 
-// Lines checks a file of lines while it is read. The last line of the file says how many lines are before it, and
-// what their checksum is.
+// Lines checks a file of lines while it is read. The last line of the file has the number of the lines before it,
+// and their checksum.
 type Lines struct {
 	sum   uint32
 	lines uint64
@@ -115,8 +115,8 @@ func (l *Lines) Add(line []byte) {
 	l.lines++
 }
 
-// End compares what was added with what the last line says, which must not have been added. An older version wrote no
-// sum: then the number counts.
+// End compares the added lines with the last line's number and sum; the last line itself must not have been added. An
+// older version wrote no sum: then the number counts.
 func (l *Lines) End(lines uint64, sum string) error {
 	again := l.ended
 	l.ended = true
@@ -136,8 +136,8 @@ func (l *Lines) End(lines uint64, sum string) error {
 // Ended reports whether there was an end.
 func (l *Lines) Ended() bool { return l.ended }
 
-// Err returns the first damage that was found, or ErrNone. Of a file without an end it is nil: a run that goes
-// on has none yet.
+// Err returns the first damage that was found, or ErrNone. For a file without an end it is nil: a run that is
+// still running has none.
 func (l *Lines) Err() error { return l.err }
 
 // Writer sums what is written through it.
@@ -153,5 +153,5 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Sum returns the checksum of what was written.
+// Sum returns the checksum of the written bytes.
 func (w *Writer) Sum() string { return text(w.sum) }

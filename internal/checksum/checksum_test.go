@@ -102,7 +102,7 @@ func TestLines(t *testing.T) {
 		t.Error(err)
 	}
 	var l Lines
-	_ = l.End(0, Sum(nil)) // it is about what follows
+	_ = l.End(0, Sum(nil)) // the subject is the next call
 	if l.Add([]byte("more")); !errors.Is(l.Err(), ErrDamaged) {
 		t.Error(l.Err())
 	}

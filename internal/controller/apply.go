@@ -255,8 +255,8 @@ func (s *State) nextFree(l *Lab) string {
 	return fmt.Sprintf("the first is free in %v", (time.Duration(first-s.Clock) + time.Second).Truncate(time.Second))
 }
 
-// leave dissolves a group. Switches that have it in their tables are told first; its McstID is
-// quarantined when they have been.
+// leave dissolves a group. Switches delete it from their tables first; its McstID is quarantined when
+// they have.
 func (s *State) leave(l *Lab, lower uint32) {
 	g := l.Group(lower)
 	if g.Stage != StageNone {
@@ -291,8 +291,8 @@ func (l *Lab) add(c *Command) Result {
 	return Result{}
 }
 
-// reset marks the faults whose ID begins with prefix for removal. They are removed when nodes
-// have been told.
+// reset marks the faults whose ID begins with prefix for removal. They are removed when nodes have
+// confirmed it.
 func (l *Lab) reset(prefix string) {
 	for i := range l.Faults {
 		if strings.HasPrefix(l.Faults[i].ID, prefix) {
@@ -301,8 +301,8 @@ func (l *Lab) reset(prefix string) {
 	}
 }
 
-// done records what nodes have been told. Reports of a deposed leader are ignored, and so are
-// reports about a stage that has passed.
+// done records the changes that nodes have confirmed. Reports of a deposed leader are ignored, and so
+// are reports about a stage that has passed.
 func (s *State) done(l *Lab, c *Command) Result {
 	if c.Epoch < s.Epoch {
 		return failed("epoch %d is over: the present one is %d", c.Epoch, s.Epoch)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/strictjson"
 )
 
-// Kind says what a command is to do.
+// Kind is the type of a command.
 type Kind string
 
 // Kinds of commands.
@@ -24,7 +24,7 @@ const (
 	KindFree   Kind = "free"   // a run no longer needs an McstID
 	KindFaults Kind = "faults" // faults are to be applied
 	KindReset  Kind = "reset"  // faults are to be removed
-	KindDone   Kind = "done"   // nodes have been told
+	KindDone   Kind = "done"   // nodes have confirmed a change
 )
 
 // kinds lists all kinds of commands.
@@ -77,7 +77,7 @@ type Command struct {
 	Done    []Done `json:"done,omitempty"`
 }
 
-// Done says that nodes have been told of a fault or a group, or could not be.
+// Done reports that nodes have confirmed a change of a fault or a group, or could not be reached.
 type Done struct {
 	Fault string `json:"fault,omitempty"`
 	Lower uint32 `json:"lower,omitempty"`

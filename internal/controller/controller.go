@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Limits of what a state holds. A command that would exceed one is answered with an error.
+// Limits of the contents of a state. A command that would exceed one is answered with an error.
 const (
 	sessionsMax = 1024      // clients whose results are kept
 	resultsMax  = 256       // results of one client that it has not acknowledged
@@ -33,7 +33,7 @@ const (
 	// Retry bounds how long a client may repeat one command: later copies are refused unless the
 	// result is still known. It bounds how long results have to be kept.
 	Retry = 2 * time.Minute
-	// Quarantine is how long an McstID stays unused before it is leased again: longer than a frame
+	// Quarantine is the time that an McstID stays unused before it is leased again: longer than a frame
 	// of its former group can live, even in queues that are paused.
 	Quarantine = 10 * time.Minute
 )
@@ -83,7 +83,7 @@ const StateSchema = "mcastlab/controller/v4"
 // Lab is the intended state of a lab.
 type Lab struct {
 	Name string `json:"name"`
-	// Message is what nodes are told of the lab (labspec.Encode); here it is only kept.
+	// Message is the description of the lab for nodes (labspec.Encode); here it is only kept.
 	Message    json.RawMessage `json:"message"`
 	Engine     string          `json:"engine"`
 	Phase      string          `json:"phase"`
@@ -109,8 +109,8 @@ type Group struct {
 	Run   string `json:"run"`
 	// Holder is the rank that asked for it.
 	Holder string `json:"holder"`
-	// Hosts are the members' addresses of a plain multicast group, which switches are told of;
-	// others register themselves.
+	// Hosts are the members' addresses of a plain multicast group, whose entries switches get; others
+	// register themselves.
 	Hosts []uint32 `json:"hosts,omitempty"`
 	Stage Stage    `json:"stage,omitempty"`
 	Error string   `json:"error,omitempty"`
@@ -121,7 +121,7 @@ type Fault struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 	Text string `json:"text"` // as a lab file says it, for people to read
-	// Message is what nodes are told (faults.Encode); here it is only kept.
+	// Message is the description of the fault for nodes (faults.Encode); here it is only kept.
 	Message json.RawMessage `json:"message"`
 	Origin  int64           `json:"origin"` // lab time its times count from, picoseconds
 	Stage   Stage           `json:"stage,omitempty"`
@@ -144,7 +144,7 @@ type Run struct {
 // Session is a client whose results are kept.
 type Session struct {
 	Client string `json:"client"`
-	// Until is when the client gives up all its commands. From then on the session may be
+	// Until is the time at which the client gives up all its commands. From then on the session may be
 	// forgotten: none of its commands is applied any more, however long a copy was delayed.
 	Until   int64  `json:"until"`
 	Low     uint64 `json:"low"` // the client has received all results below it
@@ -166,7 +166,7 @@ type Result struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// New returns the state of a controller that has been told nothing.
+// New returns the state of a controller without any commands.
 func New() *State { return &State{Schema: StateSchema, Labs: []Lab{}, Sessions: []Session{}} }
 
 // Lab returns a lab, or nil.

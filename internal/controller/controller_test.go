@@ -74,8 +74,7 @@ func story() []Command {
 	}
 }
 
-// TestGolden: commands and snapshots encode to the golden bytes, and decode to what was
-// encoded.
+// TestGolden: commands and snapshots encode to the golden bytes, and decode to the encoded values.
 func TestGolden(t *testing.T) {
 	var lines []byte
 	s := New()
@@ -199,9 +198,9 @@ func up(t *testing.T, lowers uint32) *State {
 	return s
 }
 
-// TestQuarantine: an McstID is not leased while it is held, nor in the quarantine that follows.
-// After that those that have been free the longest come first. When none is free the error says
-// when one will be.
+// TestQuarantine: an McstID is not leased while it is held, nor in the quarantine that follows. After
+// that those that have been free the longest come first. When none is free the error has the time at
+// which one will be.
 func TestQuarantine(t *testing.T) {
 	s := up(t, 3)
 	seq := uint64(10)
@@ -266,7 +265,7 @@ func TestDoneOfOld(t *testing.T) {
 	}
 }
 
-// model is what a lab's state should be, without limits and indexes.
+// model is the expected state of a lab, without limits and indexes.
 type model struct {
 	run    string
 	clock  int64             // lab time of a run in virtual time, -1: it is none

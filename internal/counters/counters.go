@@ -105,14 +105,15 @@ type Joined struct {
 	Uplink *int   `json:"uplink,omitempty"` // of a switch: toward the root of the group's tree; none at the root
 }
 
-// Region is where WRITEs of a group land at a member: the one registered or announced last.
+// Region is the memory region for WRITEs of a group at a member: the one registered or announced last.
 type Region struct {
 	VA       uint64 `json:"va"`
 	RKey     uint32 `json:"rkey"`
 	Versions int    `json:"versions,omitempty"` // announced and not acknowledged
 }
 
-// Switch records the counters of a switch of a graph and what it holds. Ports must be there before.
+// Switch records the counters of a switch of a graph and the objects that it holds. Ports must be there
+// before.
 func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	c := sw.Stats()
 	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()

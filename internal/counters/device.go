@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/external"
 )
 
-// Device is what the port of an external host has seen of the device behind it: frames and
+// Device is the state of the device behind an external host, as its port has observed it: frames and
 // PSNs since the last workload began, addresses since the lab was deployed.
 type Device struct {
 	Heard    bool            `json:"heard"` // it has answered for its address, asked for another, or sent a packet
@@ -21,7 +21,7 @@ type Device struct {
 	GivenPSN uint32          `json:"given_psn,omitempty"` // furthest of them
 	Acks     uint64          `json:"acks"`                // acknowledgements that say more than those before
 	AckPSN   uint32          `json:"ack_psn,omitempty"`   // furthest packet acknowledged
-	Strange  uint64          `json:"acks_strange"`        // acknowledgements of what it was not given
+	Strange  uint64          `json:"acks_strange"`        // acknowledgements of packets that it was not given
 	NAK      *DeviceNAK      `json:"nak,omitempty"`       // the last
 	Answers  uint64          `json:"answers,omitempty"`   // acknowledgements to it
 	// AnswerPSN is the furthest packet that was acknowledged to it. OwedPSN is the last packet of a request from

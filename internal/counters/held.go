@@ -6,8 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// Held counts the objects that a node holds at the moment: those that runs make, and those of
-// its process. Between two runs a lab that stays up holds what it held when it was deployed.
+// Held counts the objects that a node holds at the moment: those that runs make, and those of its
+// process. Between two runs a running lab holds the objects of its deployment.
 type Held struct {
 	// Of a switch. Half-installed groups are among its groups.
 	Groups    int `json:"groups,omitempty"`
@@ -63,7 +63,7 @@ func (h *Held) NIC(nic *virtrnic.NIC) {
 	h.waits(0, 1, 0, nic.Paused())
 }
 
-// waits enters what waits at one of so many ports.
+// waits enters the frames that wait at one of the given ports.
 func (h *Held) waits(port, ports, queued int, paused uint8) {
 	if queued > 0 {
 		if h.Queues == nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// MetricsSocket is where a node that is up serves its counters to Prometheus: HTTP on a
-// unix socket in its directory.
+// MetricsSocket is the socket at which a running node serves its counters to Prometheus: HTTP on a unix
+// socket in its directory.
 const MetricsSocket = "metrics.sock"
 
-// Count names one counter and says what it counts (GEN-11): docs/counters.md and the metrics' help
-// are made of these.
+// Count is the name of a counter and its meaning (GEN-11): docs/counters.md and the metrics' help are
+// made of these.
 type Count struct{ Name, Doc string }
 
 // count is a counter of machines whose statistics are an S.

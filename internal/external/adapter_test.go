@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
-// end is a machine that sends what the test tells it to and keeps what comes.
+// end is a machine that sends the frames of the test and keeps those that arrive.
 type end struct {
 	pool *wire.Pool
 	out  outside
@@ -129,9 +129,8 @@ func TestPassOn(t *testing.T) {
 	})
 }
 
-// TestAccessPort: in a lab with a VLAN the device is at an access port. What it sends gets the
-// tag with its class as code point, registration is confirmed with the tag, and what it gets
-// has none.
+// TestAccessPort: in a lab with a VLAN the device is at an access port. Its frames get the tag with
+// their class as code point, registration is confirmed with the tag, and frames to it have none.
 func TestAccessPort(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		b := newBench(1, v6)

@@ -1,8 +1,8 @@
-// Package external joins an external device, an unmodified RoCE peer on a real interface, to a
-// lab. An adapter stands between the device and its leaf switch. For the device it does what
-// the fabric expects of a host and the device cannot do: it confirms registrations and obeys
-// pauses. For the fabric it does what the device expects of a network: it answers ARP and
-// neighbor discovery, and addresses frames to the device's MAC.
+// Package external joins an external device, an unmodified RoCE peer on a real interface, to a lab. An
+// adapter stands between the device and its leaf switch. For the device it takes the part of a host
+// that the device cannot take: it confirms registrations and obeys pauses. For the fabric it takes the
+// part of a network that the device expects: it answers ARP and neighbor discovery, and addresses
+// frames to the device's MAC.
 //
 // Groups of multicast that the device joins are those of the fabric's programs (joins.go).
 //
@@ -34,8 +34,8 @@ type Config struct {
 	// Groups is the network of the fabric's McstIDs.
 	Groups wire.GroupRange
 	VLAN   uint16 // VLAN of the lab's packets; 0: untagged
-	// Window is how many frames from the device may wait for the lab's link. A device sends at
-	// the speed of its wire; with a dilation above 1 the lab's link is slower.
+	// Window is the number of frames from the device that may wait for the lab's link. A device sends
+	// at the speed of its wire; with a dilation above 1 the lab's link is slower.
 	Window  int
 	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
 	// Known reports whether an address belongs to the fabric; the adapter answers ARP and
@@ -53,7 +53,7 @@ const (
 	DropSource                       // from outside, but not from the device's address
 	DropForeign                      // from outside, and of no kind that the lab knows
 	DropUnresolved                   // for a device that does not answer ARP
-	DropNotGiven                     // acknowledgement of what the device was not sent: its PSNs are not those of the lab
+	DropNotGiven                     // acknowledgement of packets that the device was not sent: its PSNs are not those of the lab
 	DropMalformed                    // report of groups that is damaged
 	DropJoinsFull                    // report of more groups than JoinsMax
 	DropNotJoined                    // to the device, for a multicast group that it has not joined
@@ -101,8 +101,8 @@ type Adapter struct {
 	joins joins
 }
 
-// RepeatsMax is how often a request for a group is repeated in a lab with external devices, every 10 ms. These are of real time there, in which a busy
-// machine may stand still for longer than the 60 ms after which a registrar gives up elsewhere.
+// RepeatsMax is the number of times that a request for a group is repeated in a lab with external devices, every 10 ms. These are of real time there,
+// in which a busy machine may stand still for longer than the 60 ms after which a registrar gives up elsewhere.
 const RepeatsMax = 100
 
 // askAgain is the time between two questions for the device's MAC.

@@ -9,11 +9,11 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Multicast groups of the device. It reports what it joins as any host does (IGMPv3, MLDv2, and their earlier versions), and its
-// leaf switch has to hear of that under the numbers by which the fabric knows groups (wire.GroupOf). The adapter therefore passes
-// a report on in the fabric's terms, and readdresses datagrams: from the device to the number of the MGID, and to the device to
-// each MGID under which it has joined the number. Queries go to the device, which answers them itself: if it is gone,
-// the switch notices.
+// Multicast groups of the device. It reports its groups as any host does (IGMPv3, MLDv2, and their earlier versions), and its
+// leaf switch needs the reports with the numbers by which the fabric knows groups (wire.GroupOf). The adapter therefore passes a
+// report on in the fabric's terms, and readdresses datagrams: from the device to the number of the MGID, and to the device to
+// each MGID under which it has joined the number. Queries go to the device, which answers them itself: if it is gone, the switch
+// notices.
 
 // JoinsMax limits the group addresses that an adapter keeps for one device: as many groups as a NIC lets programs join.
 const JoinsMax = 4096
@@ -140,7 +140,7 @@ func (a *Adapter) report(now vtime.Time, f *wire.Frame) {
 	a.c.Pool.Put(f)
 }
 
-// tell reports records to the switch.
+// tell sends the switch a report of records.
 func (a *Adapter) tell(now vtime.Time, records []wire.GroupRecord) {
 	w := a.nic.Reporter()
 	for part := range slices.Chunk(records, wire.GroupRecordsMax) {

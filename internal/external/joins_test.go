@@ -169,7 +169,7 @@ func (b *joinBench) wanted() (joins []Join, numbers []uint32) {
 	return joins, slices.Compact(numbers)
 }
 
-// check compares what adapter and switch know with what the device has joined.
+// check compares the groups of adapter and switch with those that the device has joined.
 func (b *joinBench) check(what string) {
 	b.Helper()
 	b.settle()
@@ -243,7 +243,7 @@ func (b *joinBench) exchange(what string, vlan uint16) {
 	b.clear()
 }
 
-// clear takes what has come to both ends.
+// clear takes the frames that have arrived at both ends.
 func (b *joinBench) clear() {
 	for _, e := range []*end{b.host, b.dev} {
 		for _, f := range e.got {
@@ -341,8 +341,8 @@ func (b *joinBench) apply(records []record) {
 	}
 }
 
-// anyJoin has the device report something, or the leaf query or send to a group, in a bench of either kind. It returns how many
-// frames of the device there were.
+// anyJoin has the device report something, or the leaf query or send to a group, in a bench of either kind. It returns the
+// number of frames of the device.
 func (b *bench) anyJoin(r *rand.Rand, now vtime.Time) (in uint64) {
 	addr := func() [16]byte { return netip.MustParseAddr(groupAddrs[b.v6][r.IntN(5)]).As16() }
 	parse := func(raw []byte) *wire.Frame {
@@ -392,8 +392,8 @@ func (b *bench) crowd() {
 	}
 }
 
-// TestDeviceQueried: the switch's queries come to the device, without a tag; while it answers it stays, and when it is silent the switch
-// takes it out, after two queries and no earlier. The adapter forgets it, too.
+// TestDeviceQueried: the switch's queries reach the device, without a tag; while it answers it stays, and when it is silent the switch
+// removes it, after two queries and no earlier. The adapter removes it, too.
 func TestDeviceQueried(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		b := newJoinBench(t, v6, false, 7)

@@ -5,7 +5,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// askedMax is how many addresses an adapter remembers that the device has asked for.
+// askedMax is the number of addresses asked for by the device that an adapter remembers.
 const askedMax = 8
 
 // Asked is an address whose MAC the device has asked for, and how often.
@@ -14,8 +14,8 @@ type Asked struct {
 	Times uint64
 }
 
-// Seen is what has been seen of the device, for those who look for a mistake. Frames and
-// PSNs are those since Watch; addresses are those since the adapter began.
+// Seen holds the observations of the device, for diagnosis. Frames and PSNs are those since Watch;
+// addresses are those since the adapter began.
 type Seen struct {
 	Heard bool    // it has answered for its address, asked for another, or sent a packet
 	Other uint32  // an address that is not its own from which it has asked or sent; 0: none
@@ -37,7 +37,7 @@ type Seen struct {
 	GivenPSN  wire.PSN // furthest of them
 	Acks      uint64   // acknowledgements that say more than those before
 	AckPSN    wire.PSN // furthest packet that it has acknowledged
-	Strange   uint64   // acknowledgements of what it was not given
+	Strange   uint64   // acknowledgements of packets that it was not given
 	NAKs      uint64   // RNR NAKs included
 	NAKPSN    wire.PSN
 	NAKReason wire.Syndrome
@@ -51,7 +51,7 @@ type Seen struct {
 // Advances grows whenever the device has come further.
 func (s *Seen) Advances() uint64 { return s.Requests - s.Repeats + s.Acks }
 
-// Seen returns what the adapter has observed of the device.
+// Seen returns the observations of the device.
 func (a *Adapter) Seen() *Seen { return &a.seen }
 
 // Watch forgets the frames seen so far, and asks the device for its MAC address in the name
@@ -80,8 +80,8 @@ func (a *Adapter) question(q wire.Ask) {
 	a.seen.Asked = append(a.seen.Asked, Asked{q.IP, 1})
 }
 
-// sent notes a packet from the device. It reports whether that is no acknowledgement, or one of
-// what the device was given.
+// sent records a packet from the device. It reports whether that is no acknowledgement, or one of a
+// packet that the device was given.
 func (a *Adapter) sent(f *wire.Frame) (given bool) {
 	s := &a.seen
 	s.Frames++
@@ -114,8 +114,8 @@ func (s *Seen) request() (again bool) {
 	return again
 }
 
-// answer notes an acknowledgement of either kind, and reports whether it is of what the device
-// was given.
+// answer records an acknowledgement of either kind, and reports whether it is of a packet that the
+// device was given.
 func (s *Seen) answer(syndrome wire.Syndrome) (given bool) {
 	s.Syndrome = syndrome
 	if !syndrome.IsACK() {

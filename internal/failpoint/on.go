@@ -16,13 +16,12 @@ import (
 
 var hits atomic.Int64
 
-// At has an effect. MCASTLAB_FAIL says at which step something goes wrong, and what: the
-// steps, two for each effect, are counted from 1, and one with an even number comes after
-// its effect. What goes wrong is "12" or "12:kill", the end of the process as by kill -9;
-// "12:error:EBUSY", an effect that fails, or one whose success nobody is told of;
-// "12:timeout", the same with a deadline; "12:run:COMMAND", anything the shell can do.
-// Where it happened is written to the file that MCASTLAB_FAIL_SEEN names, all steps to that
-// of MCASTLAB_FAIL_COUNT.
+// At has an effect. MCASTLAB_FAIL names the step that fails, and the failure: the steps, two for each
+// effect, are counted from 1, and one with an even number comes after its effect. The failure is "12"
+// or "12:kill", the end of the process as by kill -9; "12:error:EBUSY", an effect that fails, or one
+// whose success is not reported; "12:timeout", the same with a deadline; "12:run:COMMAND", anything the
+// shell can do. The place of the failure is written to the file that MCASTLAB_FAIL_SEEN names, all
+// steps to that of MCASTLAB_FAIL_COUNT.
 func At(effect string, do func() error) error {
 	if err := hit(effect); err != nil {
 		return err

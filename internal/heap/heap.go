@@ -22,7 +22,7 @@ type Keeper struct {
 	sample  [1]metrics.Sample
 	began   time.Time // when it was first looked at
 	seen    uint64    // bytes of the heap when it was last moved
-	percent int       // of what is in use: the garbage that is let be, if less than usual; 0: as usual
+	percent int       // of the used heap: the garbage that is kept, if less than usual; 0: as usual
 
 	mover   sync.WaitGroup // moves the heap aside: the kernel takes seconds for a gigabyte
 	moving  atomic.Bool
@@ -36,14 +36,14 @@ const (
 	usualPercent = 100
 )
 
-// levels say how much garbage a heap may have from some size on, in percent of what is in use. The larger it is, the less of it is
+// levels are the garbage that a heap may have from some size on, in percent of the used heap. The larger it is, the less of it is
 // garbage, and the less often it fills: HPL on 128 x 128 processes has 30 collections in all.
 var levels = [...]struct {
 	from    uint64 // bytes
 	percent int
 }{{256 << 20, 40}, {640 << 20, 20}}
 
-// pays is how long a simulation has to have gone on for each byte of its heap before that is moved. Of 16,384 hosts that broadcast 1 MiB, a process of
+// pays is the time that a simulation must have run for each byte of its heap before the heap is moved. Of 16,384 hosts that broadcast 1 MiB, a process of
 // 0.88 GB, the kernel took 2.4 to 3.1 s for it, of 9 to 10 s: 3 ns a byte. Huge pages saved a tenth to a quarter of the time elsewhere (a permutation of 1,024
 // hosts is 1.31 times as fast), so some 25 ns a byte pass until that has been won: no run loses more by either choice than about what it has taken so far.
 const pays = 25 * time.Nanosecond

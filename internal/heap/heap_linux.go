@@ -36,7 +36,7 @@ func collapse(over func() bool) bool {
 		if from >= to {
 			continue
 		}
-		// What is not there yet comes in huge pages, and what is there is moved.
+		// New memory comes in huge pages, and present memory is moved.
 		able = advise(from, to-from, unix.MADV_HUGEPAGE) || able
 		for ; from < to && !over(); from += pageSize {
 			if resident(from) {

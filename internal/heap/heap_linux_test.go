@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestCollapse: a heap of some megabytes is in huge pages afterwards, if the kernel has any, and holds
-// what it held.
+// TestCollapse: a heap of some megabytes is in huge pages afterwards, if the kernel has any, and its
+// content is the same.
 func TestCollapse(t *testing.T) {
 	const n = 16 << 20
 	b := make([]byte, n)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestAccept: an attempt that fails is made again, after pauses that grow to a second, and
-// told once for each connection that it kept from coming; a closed listener is the end.
+// TestAccept: an attempt that fails is made again, after pauses that grow to a second, and logged once
+// for each connection that it delayed; a closed listener is the end.
 func TestAccept(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer mine.Close()

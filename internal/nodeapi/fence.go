@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// epochKey is where a call says in which epoch its caller leads.
+// epochKey is the key of a call's metadata with the epoch in which its caller leads.
 const epochKey = "mcastlab-epoch"
 
 // WithEpoch returns a context whose calls carry a leader's epoch.

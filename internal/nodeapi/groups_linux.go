@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The requests of an operator at the ProgramSocket, which only root may make; package nodeagent/verbs says what they do.
+// The requests of an operator at the ProgramSocket, which only root may make; package nodeagent/verbs describes them.
 const (
 	groupMember   = 97
 	groupRegister = 98
@@ -25,7 +25,7 @@ const (
 // GID is an address as programs see it.
 type GID [16]byte
 
-// GroupStatus is what a host knows of a group.
+// GroupStatus is a host's state of a group.
 type GroupStatus struct {
 	QPN            uint32 // of its member; 0: there is none
 	Active, Failed bool   // its registration here
@@ -66,7 +66,7 @@ func (g *Groups) Offer(group GID, bound bool) error {
 	return err
 }
 
-// Member says which queue pair at which host is a member of a group that this host is to register.
+// Member makes a queue pair at a host a member of a group that this host is to register.
 func (g *Groups) Member(group, host GID, qpn uint32) error {
 	b := append(request(groupMember, group), host[:]...)
 	_, err := g.ask(binary.LittleEndian.AppendUint32(b, qpn))
@@ -85,7 +85,7 @@ func (g *Groups) Run(group GID) error {
 	return err
 }
 
-// Status returns what the host knows of a group.
+// Status returns the host's state of a group.
 func (g *Groups) Status(group GID) (s GroupStatus, err error) {
 	r, err := g.ask(request(groupStatus, group))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portsMax is how many sockets are handed over at once at the most; the kernel's limit
-// on descriptors in a message is 253.
+// portsMax is the largest number of sockets in one message; the kernel's limit on descriptors in a
+// message is 253.
 const portsMax = 128
 
 // SendFiles hands open files over to the process that listens at a unix socket, and
@@ -36,8 +36,8 @@ func SendFiles(socket string, files []*os.File) error {
 	return nil
 }
 
-// ReceiveFiles waits for one handover. The other side is told that it is done when take has
-// returned. Errors that keep it from accepting the connection are written to log.
+// ReceiveFiles waits for one handover. The other side gets an answer when take has returned. Errors
+// that keep it from accepting the connection are written to log.
 func ReceiveFiles(l *net.UnixListener, log io.Writer, take func(fds []int)) error {
 	c, err := Accept(l.AcceptUnix, log)
 	if err != nil {

@@ -67,7 +67,7 @@ const (
 // ProgramBegins says that the program of a rank begins. It ends with the connection.
 func ProgramBegins(rank uint32) []byte { return words(programBegins, rank) }
 
-// ProgramStarted says which process the program is, by the number that it knows itself.
+// ProgramStarted announces the process of the program, by the number that it has in its own namespace.
 func ProgramStarted(pid uint32) []byte { return words(programStarted, pid) }
 
 func words(all ...uint32) (b []byte) {

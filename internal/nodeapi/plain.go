@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Plain is the options of a connection whose errors people read: they have no "rpc error: code = Aborted desc = " before what went wrong, which
-// says nothing to whoever uses a lab, and which each server on the way that joins errors repeats. Their gRPC status is as it was.
+// Plain returns the options of a connection whose errors people read: they have no "rpc error: code = Aborted desc = " before the reason, which
+// means nothing to the user of a lab, and which each server on the way that joins errors repeats. Their gRPC status is as it was.
 func Plain() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,

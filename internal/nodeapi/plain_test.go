@@ -28,7 +28,7 @@ func (torn) Turn(context.Context, *InspectRequest) (*TurnReply, error) {
 	return nil, errors.Join(status.Error(codes.FailedPrecondition, status.Error(codes.Aborted, "the node is not configured").Error()), nil)
 }
 
-// TestPlain: errors of calls and streams say what went wrong and nothing of gRPC, and keep their code; the end of a stream stays io.EOF.
+// TestPlain: errors of calls and streams have the reason and no text of gRPC, and keep their code; the end of a stream stays io.EOF.
 func TestPlain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

@@ -15,7 +15,7 @@ import (
 )
 
 // measured are benchmarks in which large labs spend their time: unicast and multicast, undivided and in parts, with and without
-// digests and traces, and what a NIC and a switch do with bytes.
+// digests and traces, and the work of a NIC and a switch on bytes.
 var measured = []struct{ pkg, bench, time string }{
 	{"drivers/sim", `^Benchmark(Permutation|Trace)$/(k=8|traced)`, "3x"},
 	{"drivers/sim", `^BenchmarkBcastFT1024$`, "3x"},

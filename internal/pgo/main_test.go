@@ -47,7 +47,7 @@ func TestStrip(t *testing.T) {
 // method matches the name of a function of this module in a profile: package, receiver, name.
 var method = regexp.MustCompile(`^github\.com/mcastlab/mcastlab/([a-z0-9/]+)\.(?:\(?\*?(\w+)(?:\[.*\])?\)?\.)?(\w+)$`)
 
-// declared returns what the files of a package declare as functions, by receiver and name.
+// declared returns the functions that the files of a package declare, by receiver and name.
 func declared(t *testing.T, dir string) map[[2]string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

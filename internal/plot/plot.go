@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Picture is what is drawn.
+// Picture describes a picture to draw.
 type Picture struct {
-	Title, X, Y string // X and Y say what the axes show
+	Title, X, Y string // X and Y are the labels of the axes
 	LogX, LogY  bool
 	Bars        bool
 	At          []string  // the points of the x axis, as they are written there
@@ -145,12 +145,12 @@ func (a *axis) ticks() (all []float64) {
 	return all
 }
 
-// colors are those of the series, told apart in light and in dark, and by dashes and shapes besides.
+// colors are those of the series, distinct in light and in dark mode, and by dashes and shapes besides.
 func color(k int) string {
 	return [...]string{"#2563eb", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d", "#4d7c0f"}[k%8]
 }
 
-// dotsMax is how many points a line marks at most; of more it is the line alone that is drawn.
+// dotsMax is the largest number of points that a line marks; with more only the line is drawn.
 const dotsMax = 80
 
 func dash(k int) string { return [...]string{"", "6 3", "2 3", "8 3 2 3"}[k%4] }
@@ -181,13 +181,14 @@ func (p *Picture) SVG() string {
 	return b.String()
 }
 
-// room is what a text takes along its line, or a little less than that.
+// room returns the length of a text along its line, or a little less.
 func room(s string) int {
 	const letter = 7
 	return utf8.RuneCountInString(s) * letter
 }
 
-// columns returns how many names of the key stand side by side: two, unless one of them is too long for that.
+// columns returns the number of names of the key that stand side by side: two, unless one of them is too long
+// for that.
 func (p *Picture) columns() int {
 	longest := 0
 	for k := range p.Series {
@@ -202,7 +203,8 @@ func (p *Picture) columns() int {
 	return 2
 }
 
-// foot is what bars' names take below the axis when they stand aslant because they do not fit side by side.
+// foot returns the height of bars' names below the axis when they stand aslant because they do not fit side
+// by side.
 func (p *Picture) foot() int {
 	longest := 0
 	for _, at := range p.At {
@@ -292,8 +294,8 @@ func (p *Picture) drawAxes(b *strings.Builder, x, y *axis) {
 	fmt.Fprintf(b, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-under)/2, html.EscapeString(p.Y))
 }
 
-// labels returns how many points of the x axis have one label between them, and a point that has one. Of many points,
-// which are numbers that count on, it is every tenth, twentieth, fiftieth and so on.
+// labels returns the number of points of the x axis that share one label, and a point that has one. Of many points,
+// which are consecutive numbers, it is every tenth, twentieth, fiftieth and so on.
 func (p *Picture) labels() (every, first int) {
 	every = max(1, (len(p.At)+7)/8)
 	if len(p.At) <= dotsMax {
@@ -310,7 +312,7 @@ func (p *Picture) labels() (every, first int) {
 
 // tick returns the label of a tick.
 func tick(v float64) string {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64) // 0.6, which steps of 0.2 come to only nearly
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64) // 0.6, which steps of 0.2 reach only nearly
 	if abs := math.Abs(v); abs >= 1e6 || abs > 0 && abs < 1e-3 {
 		return strings.NewReplacer("e+0", "e", "e-0", "e-", "e+", "e").Replace(strconv.FormatFloat(v, 'e', -1, 64))
 	}

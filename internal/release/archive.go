@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// withFolders returns the files sorted by name, each folder before what is in it.
+// withFolders returns the files sorted by name, each folder before its content.
 func withFolders(files []file) []file {
 	all := slices.Clone(files)
 	seen := map[string]bool{".": true}

@@ -26,8 +26,8 @@ func TestDebianVersion(t *testing.T) {
 	}
 }
 
-// TestArchives: an archive has its folders before what is in them, and the order in which
-// files were found does not show.
+// TestArchives: an archive has its folders before their contents, and does not depend on the order in
+// which files were found.
 func TestArchives(t *testing.T) {
 	files := []file{{"b/c/two", 0o755, []byte("2")}, {"a", 0o644, []byte("1")}, {"b/one", 0o644, nil}}
 	turned := slices.Clone(files)
@@ -69,7 +69,7 @@ func TestAr(t *testing.T) {
 	}
 }
 
-// untar yields the headers of a compressed tar archive with what the files hold.
+// untar yields the headers of a compressed tar archive with the contents of the files.
 func untar(t *testing.T, archive []byte) func(yield func(*tar.Header, []byte) bool) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(archive))

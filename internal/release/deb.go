@@ -22,8 +22,8 @@ const (
 `
 )
 
-// debianVersion returns a version of Go's as one of Debian's, in which what comes before a
-// release is marked by a tilde.
+// debianVersion returns a version of Go's as one of Debian's, in which a tilde marks versions before a
+// release.
 func debianVersion(version string) (string, error) {
 	v, _, _ := strings.Cut(version, "+")
 	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`).MatchString(v) {

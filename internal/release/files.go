@@ -24,7 +24,7 @@ type shared struct {
 	docs            []file // README, licence, changes, pages, examples
 	manual          []byte
 	bash, zsh, fish []byte
-	dependencies    []byte // licences of what is compiled in
+	dependencies    []byte // licences of compiled-in modules
 }
 
 // sharedFiles asks the program for its manual and completion, and reads the rest from the
@@ -59,7 +59,7 @@ func (s *source) sharedFiles(binary string, targets []string) (*shared, error) {
 	return r, err
 }
 
-// module is what go list says of a module.
+// module is go list's description of a module.
 type module struct {
 	Path, Version, Dir string
 	Main               bool

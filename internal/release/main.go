@@ -150,7 +150,7 @@ func write(out string, files map[string][]byte) error {
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), sums.Bytes(), 0o644)
 }
 
-// command runs a program and returns what it printed.
+// command runs a program and returns its output.
 func command(dir string, env []string, args ...string) ([]byte, error) {
 	c := exec.Command(args[0], args[1:]...)
 	var errOut bytes.Buffer

@@ -19,10 +19,9 @@ const (
 	debVersion = "0.98.7"
 )
 
-// TestRelease builds a release of a tag, and looks at what users do with it. It compiles the
-// program for several systems, so it is left out unless MCASTLAB_RELEASE names these, as in
-// make release-check. With MCASTLAB_RELEASE_COLD the second build takes nothing from the
-// first one's cache.
+// TestRelease builds a release of a tag, and tries its uses. It compiles the program for several
+// systems, so it is left out unless MCASTLAB_RELEASE names these, as in make release-check. With
+// MCASTLAB_RELEASE_COLD the second build takes nothing from the first one's cache.
 func TestRelease(t *testing.T) {
 	targets := os.Getenv("MCASTLAB_RELEASE")
 	if targets == "" {

@@ -78,8 +78,8 @@ type packet struct {
 func (p *packet) end() int64    { return p.start + p.takes }
 func (p *packet) landed() int64 { return p.start + p.lands }
 
-// repeat says whether a packet was sent by the same port before, and which one it was when
-// it was sent again; 0: it was not.
+// repeat marks a packet that the same port has sent before, and the packet that repeats it; 0: none
+// does.
 type repeat struct {
 	before bool
 	again  int32

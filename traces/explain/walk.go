@@ -490,7 +490,7 @@ func (t *Trace) notReady(from, to int64) bool {
 	return false
 }
 
-// repeat says whether packet i of a port was sent before, or is sent again. Numbers come
+// repeat returns the repeats of packet i of a port: an earlier or a later transmission. Numbers wrap
 // around: only packets of one request are the same.
 func (w *walk) repeat(p *port, i int) repeat {
 	if p.repeats == nil {

@@ -36,7 +36,7 @@ var ErrUnknown = errors.New("the outcome of the command is not known")
 // ErrRefused is the error of a command that the controller refuses.
 var ErrRefused = errors.New("refused by the controller")
 
-// Replica is how to reach one controller.
+// Replica is the address of one controller.
 type Replica struct {
 	ID      string
 	Target  string // for gRPC: unix:PATH
@@ -65,7 +65,7 @@ type replica struct {
 // messageMax bounds one message in either direction.
 const messageMax = 16 << 20
 
-// New returns a client. wait is how long it repeats one command, at most controller.Retry.
+// New returns a client. wait is the time for which it repeats one command, at most controller.Retry.
 func New(replicas []Replica, wait time.Duration, o ...grpc.DialOption) (*Client, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -74,7 +74,7 @@ func New(replicas []Replica, wait time.Duration, o ...grpc.DialOption) (*Client,
 	c := &Client{id: hex.EncodeToString(b[:]), wait: min(wait, controller.Retry), next: 1, open: map[uint64]bool{}}
 	o = append(append([]grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: backOff, Multiplier: 1.5, MaxDelay: backOffs}, MinConnectTimeout: time.Second}),
-		// The sockets' folders are what protects them.
+		// The sockets are protected by their folders.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)),
 	}, nodeapi.Plain()...), o...)
@@ -220,7 +220,7 @@ func (c *Client) Await(ctx context.Context, what string, holds func(*controller.
 	}
 }
 
-// Status is what a replica reports about itself, or that it does not answer.
+// Status is a replica's report about itself, or that it does not answer.
 type Status struct {
 	ID      string `json:"id"`
 	Address string `json:"address"`

@@ -29,7 +29,7 @@ type fakeNode struct {
 	faults  map[string]bool
 	groups  map[uint32]bool
 	applied map[string]int // times that a fault was applied
-	epochs  []uint64       // epochs of what was done, in order
+	epochs  []uint64       // epochs of the effects, in order
 	refused int
 }
 
@@ -55,8 +55,7 @@ func (n *fakeNode) add(f controller.Fault) {
 	}
 }
 
-// fakeEffects is how one replica reaches the nodes. No call gets through while the replica is
-// frozen.
+// fakeEffects connects one replica to the nodes. No call gets through while the replica is frozen.
 type fakeEffects struct {
 	c    *cluster
 	self string
@@ -124,7 +123,7 @@ type cluster struct {
 	fails chan error
 
 	mu     sync.Mutex
-	frozen map[string]chan struct{} // closed when the replica goes on
+	frozen map[string]chan struct{} // closed when the replica resumes
 }
 
 // fast are raft's times in tests.
@@ -201,8 +200,7 @@ func (c *cluster) serve(id string) {
 	c.t.Cleanup(s.Stop)
 }
 
-// freeze stops a replica's traffic, its calls and its effects on nodes, or lets all of them go
-// on.
+// freeze stops a replica's traffic, its calls and its effects on nodes, or resumes all of them.
 func (c *cluster) freeze(id string, on bool) {
 	c.nets[id].Freeze(on)
 	c.mu.Lock()
@@ -216,9 +214,8 @@ func (c *cluster) freeze(id string, on bool) {
 	}
 }
 
-// unfrozen waits until a replica is not frozen. A process that was stopped between two
-// instructions goes on from there: it makes the call that it was about to make, even if its
-// context has ended.
+// unfrozen waits until a replica is not frozen. A process that was stopped between two instructions
+// continues from there: it makes the call that it was about to make, even if its context has ended.
 func (c *cluster) unfrozen(ctx context.Context, id string, regardless bool) error {
 	c.mu.Lock()
 	f := c.frozen[id]

@@ -16,15 +16,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// snapshotsKept is how many snapshots stay on the disk.
+// snapshotsKept is the number of snapshots that stay on the disk.
 const snapshotsKept = 2
 
 // lockWait bounds how long another process may hold the log's lock.
 const lockWait = 5 * time.Second
 
-// disk keeps raft's log and its stable values. The first write that fails is the last, since
-// what a disk reports of writes after a failure cannot be trusted. A read returns what was
-// written, or the replica ends, since a flipped bit must not become a command.
+// disk keeps raft's log and its stable values. The first write that fails is the last, since a disk's
+// reports about writes after a failure cannot be trusted. A read returns the written bytes, or the
+// replica ends, since a flipped bit must not become a command.
 type disk struct {
 	*raftboltdb.BoltStore
 	dir       string
@@ -59,8 +59,8 @@ func openDisk(dir string, log hclog.Logger, fail func(error)) (*disk, error) {
 	return d, nil
 }
 
-// damaged returns the error for a log that is not what was written, with the remedy. The replica
-// must not go on with it, nor silently without it: it would vote twice and forget what it promised.
+// damaged returns the error for a log that differs from the written one, with the remedy. The replica
+// must not continue with it, nor silently without it: it would vote twice and forget its promises.
 func damaged(dir string, err error) error {
 	const remedy = "if most of the other controllers are well, remove the folder and deploy the lab again: they bring it up to date"
 	return fmt.Errorf("the log in %s is damaged: %w: %s", dir, err, remedy)
@@ -109,14 +109,14 @@ func (d *disk) entry(index uint64, l *raft.Log) error {
 	return unseal(index, l)
 }
 
-// unreadable ends the replica. Raft would end the process at once if it got the error, with
-// a trace of its own: its goroutine ends instead, and what waits for it is not waited for.
+// unreadable ends the replica. Raft would end the process at once if it got the error, with a trace of
+// its own: its goroutine ends instead, and its callers are left waiting.
 func (d *disk) unreadable(err error) error {
 	err = damaged(d.dir, err)
 	if d.started.Load() {
 		d.stuck.Store(true)
 		d.fail(err)
-		runtime.Goexit() // not a wait: others would go on in its name
+		runtime.Goexit() // not a wait: others would continue in its name
 	}
 	return err
 }

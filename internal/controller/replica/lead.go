@@ -20,7 +20,7 @@ type Effects interface {
 	AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, all []controller.Fault) error
 	// RemoveFaults removes faults.
 	RemoveFaults(ctx context.Context, epoch uint64, l *controller.Lab, ids []string) error
-	// SetGroup tells switches of a plain multicast group, or that it is over.
+	// SetGroup sets or removes a plain multicast group's entries in switches.
 	SetGroup(ctx context.Context, epoch uint64, l *controller.Lab, g *controller.Group, on bool) error
 }
 
@@ -264,5 +264,5 @@ func (l *life) watch(f raft.ApplyFuture, done chan<- error) {
 	}
 }
 
-// stallsMax is how often a leader waits for Timing.Stall before its disk counts as broken.
+// stallsMax is the number of waits of Timing.Stall after which a leader's disk counts as broken.
 const stallsMax = 4

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// The first byte of a connection between replicas says what it carries.
+// The first byte of a connection between replicas is its use.
 const (
 	carriesRaft  = 'r'
 	carriesCalls = 'c' // calls of clients that are passed on to the leader
@@ -75,7 +75,7 @@ func (n *Network) Cut(to []string) {
 	n.signal()
 }
 
-// Freeze stops all traffic of the replica, or lets it go on, as if its process were stopped.
+// Freeze stops all traffic of the replica, as if its process were stopped, or resumes it.
 func (n *Network) Freeze(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *Network) signal() {
 	n.changed = make(chan struct{})
 }
 
-// Held returns how many messages could not be sent at once.
+// Held returns the number of messages that could not be sent without delay.
 func (n *Network) Held() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,7 +160,7 @@ func (n *Network) pass(c *conn, sending bool) error {
 	}
 }
 
-// deadlineLook is how often a read or write that waits checks its deadline.
+// deadlineLook is the interval at which a read or write that waits checks its deadline.
 const deadlineLook = 20 * time.Millisecond
 
 func (n *Network) accept(log io.Writer) {

@@ -26,11 +26,11 @@ type Timing struct {
 	Heartbeat, Election, Lease time.Duration
 	// Call bounds a call from one replica to another.
 	Call time.Duration
-	// Stall is how long a leader may take to commit an entry before it falls silent and another leads; after
-	// four times that its disk counts as broken.
+	// Stall is the time that a leader may take to commit an entry before it falls silent and another leads;
+	// after four times that its disk counts as broken.
 	Stall time.Duration
-	// SnapshotAfter is the number of entries in the log at which a snapshot is made, and Trailing
-	// how many entries before it are kept.
+	// SnapshotAfter is the number of entries in the log at which a snapshot is made, and Trailing the
+	// number of entries before it that are kept.
 	SnapshotAfter, Trailing uint64
 }
 
@@ -61,8 +61,8 @@ type Config struct {
 	Data     string // folder of the log and the snapshots
 	Effects  Effects
 	Timing   Timing
-	Log      io.Writer // of what happens to leadership, and of effects that fail
-	// Fail is called with the reason when the replica cannot go on: its disk has failed.
+	Log      io.Writer // of changes of leadership, and of effects that fail
+	// Fail is called with the reason when the replica cannot continue: its disk has failed.
 	Fail func(error)
 }
 
@@ -92,7 +92,7 @@ type life struct {
 	leads uint64 // epoch this replica leads in; 0: it does not
 }
 
-// New starts a replica with what its folder holds.
+// New starts a replica with the contents of its folder.
 func New(c Config) (*Replica, error) {
 	if !slices.Contains(c.Replicas, c.ID) {
 		return nil, fmt.Errorf("controller %s is none of %v", c.ID, c.Replicas)

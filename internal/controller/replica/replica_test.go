@@ -163,9 +163,9 @@ func TestLateFollower(t *testing.T) {
 	}
 }
 
-// TestStaleLeaderCannotAct: a leader is stopped right before it tells the nodes of a fault.
-// Meanwhile another leads, has told them, and has taken the fault away again. When the first
-// goes on, the nodes refuse it.
+// TestStaleLeaderCannotAct: a leader is stopped right before it adds a fault at the nodes. Meanwhile
+// another leads, has added the fault, and has removed it again. When the first resumes, the nodes
+// refuse it.
 func TestStaleLeaderCannotAct(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 3)
@@ -229,7 +229,7 @@ func TestAsymmetricPartition(t *testing.T) {
 	}
 }
 
-// TestNoMajority: without a majority nothing is acknowledged, and the error says what to do.
+// TestNoMajority: without a majority nothing is acknowledged, and the error has the remedy.
 func TestNoMajority(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -333,8 +333,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk: after a write has failed none succeeds, even if the disk would take it, and
-// the replica is told.
+// TestBrokenDisk: after a write has failed none succeeds, even if the disk would take it, and the
+// replica gets the error.
 func TestBrokenDisk(t *testing.T) {
 	var said []error
 	d, err := openDisk(t.TempDir(), hclog.NewNullLogger(), func(err error) { said = append(said, err) })
@@ -354,8 +354,8 @@ func TestBrokenDisk(t *testing.T) {
 	}
 }
 
-// TestDiskHangs: a leader whose disk hangs lets another lead, though its heartbeats would go
-// on. When the disk answers again it follows.
+// TestDiskHangs: a leader whose disk hangs lets another lead, though its heartbeats would continue.
+// When the disk answers again it follows.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -434,7 +434,7 @@ func TestUnknownEntry(t *testing.T) {
 	}
 }
 
-// TestLogOfAnotherVersion: a replica whose disk holds what another version wrote does not start. It says so in
+// TestLogOfAnotherVersion: a replica whose disk holds the log of another version does not start. It says so in
 // one line with the remedy, and leaves the disk as it is.
 func TestLogOfAnotherVersion(t *testing.T) {
 	older := []byte(`{"v":2,"client":"c1","seq":1,"low":1,"at":1,"until":2,"kind":"deploy","lab":"lab1","file":"name: lab1\n","engine":"netns"}`)

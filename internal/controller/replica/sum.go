@@ -42,7 +42,7 @@ func sealed(l *raft.Log) *raft.Log {
 	return &s
 }
 
-// unseal undoes sealed, if the entry is what was written under its index.
+// unseal undoes sealed, if the entry is the one written under its index.
 func unseal(index uint64, l *raft.Log) error {
 	n := len(l.Extensions) - sumLen
 	if n < 0 || l.Index != index {
@@ -58,7 +58,7 @@ func unseal(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// unsealValue undoes sealValue, if the value is what was written under its key.
+// unsealValue undoes sealValue, if the value is the one written under its key.
 func unsealValue(key, sealed []byte) ([]byte, error) {
 	n := len(sealed) - sumLen
 	if n < 0 || string(sumOf(key, sealed[:n])) != string(sealed[n:]) {
@@ -72,8 +72,8 @@ func sealValue(key, value []byte) []byte {
 	return append(append([]byte(nil), value...), sumOf(key, value)...)
 }
 
-// verifyEntries reads every entry and every snapshot once. The entries have no gap, and go on
-// from the newest snapshot.
+// verifyEntries reads every entry and every snapshot once. The entries have no gap, and continue the
+// newest snapshot.
 func (d *disk) verifyEntries(dir string) error {
 	first, err := d.FirstIndex()
 	if err != nil {

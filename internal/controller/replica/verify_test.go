@@ -223,7 +223,7 @@ func TestSnapshotFlipped(t *testing.T) {
 	}
 }
 
-// readsSnapshot returns what is wrong with the newest snapshot.
+// readsSnapshot returns an error if the newest snapshot is damaged.
 func (d *disk) readsSnapshot() error {
 	all, err := d.snapshots.List()
 	if err != nil || len(all) != 1 || all[0].Index != 30 || all[0].Term != 3 {
@@ -240,9 +240,9 @@ func (d *disk) readsSnapshot() error {
 	return errors.Join(err, r.Close())
 }
 
-// TestDamagedReplica: a replica whose log has been damaged does not start and says why; the
-// others go on. With an empty folder it starts, and the others bring it up to date. A leader
-// that finds the damage while it leads ends, and another replica leads.
+// TestDamagedReplica: a replica whose log has been damaged does not start and gives the reason; the
+// others continue. With an empty folder it starts, and the others bring it up to date. A leader that
+// finds the damage while it leads ends, and another replica leads.
 func TestDamagedReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)

@@ -1,6 +1,7 @@
 package bugbank
 
-// attackCores are what the NIC and the switch never give back, found by attacking mcastlab itself.
+// attackCores are objects that the NIC and the switch never release, found by attacking mcastlab
+// itself.
 var attackCores = []pitfall{
 	{
 		what: "What was made on a host or in a switch stays when nobody needs it any more",

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackEvents are ways in which a program at a NIC hurts others, or is told of what is not so yet, found by attacking mcastlab itself.
+// attackEvents are ways in which a program at a NIC hurts others, or gets an event too early, found by attacking mcastlab itself.
 var attackEvents = []pitfall{
 	{
 		what: "Events that nobody reads stop whoever raises them",

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackLifetime are what an interrupted or failed run leaves on a lab that stays up, found by attacking mcastlab itself.
+// attackLifetime are the leftovers of interrupted or failed runs on a running lab, found by attacking mcastlab itself.
 var attackLifetime = []pitfall{
 	{
 		what: "Only who comes to a good end gives back what it has made: after an interrupted run its source goes on sending, and the next run measures its traffic",

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackLockstep is what runs in virtual time have found by being held against the simulation.
+// attackLockstep are bugs that the comparison of runs in virtual time with the simulation has found.
 var attackLockstep = []pitfall{
 	{
 		what: "The same bytes are not the same digest in another representation",

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackRandom is what ten thousand random labs have found.
+// attackRandom are bugs that ten thousand random labs have found.
 var attackRandom = []pitfall{
 	{
 		what: "The memory of a node that has crashed is compared as if it were a copy",

@@ -1,6 +1,6 @@
 package bugbank
 
-// attackWaits are what programs wait for in virtual time, found by attacking mcastlab itself.
+// attackWaits are bugs of programs' waits in virtual time, found by attacking mcastlab itself.
 var attackWaits = []pitfall{
 	{
 		what: "A program waits for bytes that have come already: it has polled for them, and receives them by another call",

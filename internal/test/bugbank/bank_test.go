@@ -24,7 +24,7 @@ var (
 
 const root = "../../.."
 
-// daily is how many bugs CI puts in, others each day.
+// daily is the number of bugs that CI puts in, others each day.
 const daily = 3
 
 // pitfall is something others have got wrong.
@@ -36,9 +36,9 @@ type pitfall struct {
 	not    string // why it cannot be here, if there is no bug
 }
 
-// bug is a pitfall as a patch. Whoever runs its test runs the bug: it must not be able to
-// reach what the test has not made, other labs on the machine least of all, and what it
-// leaves behind the tree as it is must be able to find.
+// bug is a pitfall as a patch. A run of its test runs the bug: it must not be able to reach objects
+// that the test has not made, other labs on the machine least of all, and the unpatched tree must be
+// able to find its leftovers.
 type bug struct {
 	wrong string // what goes wrong with it
 	edits []patch.Edit
@@ -56,7 +56,7 @@ func (b *bug) where() (pkg, test string) {
 	return pkg, test
 }
 
-// chapters are the pitfalls by what they are about.
+// chapters are the pitfalls by subject.
 var chapters = []struct {
 	title    string
 	pitfalls []pitfall

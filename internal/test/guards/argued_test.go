@@ -1,6 +1,6 @@
 package guards
 
-// argued are guards that no input can fire, or none of the sweeps', each with what it is for.
+// argued are guards that no input can fire, or none of the sweeps', each with its purpose.
 var argued = map[string]string{
 	"drivers/sim/check.go walk: depth == 0": "A tree with a loop cannot be installed: in one attempt a switch is entered by one port and goes by one set of routes " +
 		"(virtswitch/registration.go). Should that rule break, the walk of the checker ends here instead of never.",

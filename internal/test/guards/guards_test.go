@@ -30,12 +30,12 @@ var sweeps = []struct {
 	{"core/mrp", "TestGuardsFire", nil},
 	{"internal/external", "TestConservation", nil},
 	{"internal/external", "TestJoinsOfDevice|TestDeviceQueried", nil}, // a device that joins groups, behind a switch
-	// So many seeds are enough for what only whole labs reach. A second run of a seed reaches what
-	// the first did.
+	// That many seeds are enough for guards that only whole labs reach. A second run of a seed reaches
+	// those of the first.
 	{"drivers/sim", "TestGuardsFire", []string{"-args", "-seeds", "16"}},
 	{"drivers/sim", "TestSeedSweep", []string{"-args", "-seeds", "120", "-once"}},
 	{"drivers/sim", "TestJoins.*", nil},           // hosts that join groups and leave them, across fabrics
-	{"nodeagent/verbs", "TestHostileMemory", nil}, // programs that ask for what they may not have
+	{"nodeagent/verbs", "TestHostileMemory", nil}, // programs that ask for objects beyond their limits
 	{"drivers/sim", "TestSkip", nil},              // random labs in which periods repeat, and others in which they must not be left out
 }
 
@@ -50,7 +50,7 @@ type guard struct {
 
 func (g guard) String() string { return fmt.Sprintf("%s:%d: %s: %s", g.file, g.pos.Line, g.fn, g.cond) }
 
-// name is what argued calls a guard: it survives changes of other lines.
+// name is argued's name of a guard: it survives changes of other lines.
 func (g guard) name() string { return g.file + " " + g.fn + ": " + g.cond }
 
 // collect returns the guards of a package in the order of its text.
@@ -153,8 +153,8 @@ func turnsAway(s ast.Stmt) bool {
 	return false
 }
 
-// negative reports whether a result tells that something is refused: false, nil, an error
-// made here, a reason, a NAK.
+// negative reports whether a result means that something is refused: false, nil, an error made here, a
+// reason, a NAK.
 func negative(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -234,8 +234,8 @@ func read(t *testing.T, profile string, blocks map[string][]block) {
 	}
 }
 
-// TestEveryGuardFires: each guard of the cores turns something away in the sweeps, but for
-// those of which argued says why they cannot, and these do not.
+// TestEveryGuardFires: each guard of the cores turns something away in the sweeps, except those for
+// which argued has the reason why they cannot, and these do not.
 func TestEveryGuardFires(t *testing.T) {
 	if testing.Short() || os.Getenv("MCASTLAB_REQUIRE_TOOLS") == "" {
 		t.Skip("builds and runs the sweeps of all cores under coverage, half a minute: set MCASTLAB_REQUIRE_TOOLS")

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestBannedCode: no init functions, no variables that change at package level, no
-// goroutine in a pure package, no walk over a map there unless a comment on the line
-// says why its order cannot show, no sleeping in tests.
+// TestBannedCode: no init functions, no variables that change at package level, no goroutine in a pure
+// package, no walk over a map there unless a comment on the line gives the reason why its order cannot
+// show, no sleeping in tests.
 func TestBannedCode(t *testing.T) {
 	fset, all := sources(t)
 	for _, s := range all {

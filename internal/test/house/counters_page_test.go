@@ -27,8 +27,8 @@ user get in; ` + "`mcastlab inspect --format prometheus LAB`" + ` prints those o
 queue has held since the switch was configured; in the JSON files ` + "`queue_peak_bytes`" + `). ` + "`mcastlab metrics LAB`" + ` serves them to a Prometheus ([Running labs](running.md#metrics)).
 `
 
-// TestCountersPage makes docs/counters.md of the counters' names and of what the comments
-// beside reasons and events say.
+// TestCountersPage makes docs/counters.md of the counters' names and of the comments beside reasons and
+// events.
 func TestCountersPage(t *testing.T) {
 	_, all := sources(t)
 	var b strings.Builder

@@ -17,7 +17,7 @@ import (
 // rewrite makes the tests write the generated pages instead of comparing them.
 var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs/")
 
-// page compares a generated page with what is committed.
+// page compares a generated page with the committed one.
 func page(t *testing.T, name, want string) {
 	t.Helper()
 	if *rewrite {

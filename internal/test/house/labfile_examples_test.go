@@ -16,10 +16,10 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// leastLab is what examples of keys are added to.
+// leastLab is the lab to which examples of keys are added.
 const leastLab = "name: example, topology: {star: {hosts: 8}}, workloads: [{bcast: {schemes: [cepheus], sizes: [64B]}}]"
 
-// completions are what mappings need that no single key of them must have.
+// completions are the parts that mappings need although no single key of them is required.
 func completions() map[string]completion {
 	return map[string]completion{
 		"workloads.hpl": {"n: [256], grids: [2x2], bcast: [1ring]", []string{"dat"}},
@@ -128,9 +128,9 @@ func fieldAt(t *testing.T, path string) (f reflect.StructField) {
 	return f
 }
 
-// TestLabFileKeys: every key of a lab file has an example, and it is one: a lab with it is
-// right, also by the schema for editors, and is another lab than without it. The page says of
-// every key which values it may have, and those next to them are refused.
+// TestLabFileKeys: every key of a lab file has an example, and it is one: a lab with it is right, also
+// by the schema for editors, and is another lab than without it. The page has the valid values of every
+// key, and those next to them are refused.
 func TestLabFileKeys(t *testing.T) {
 	docs, seen, valid := keyDocs(), map[string]bool{}, labSchema(t)
 	all := sections("", reflect.TypeFor[lab.Lab](), nil)
@@ -188,7 +188,7 @@ func checkExample(t *testing.T, in string, f reflect.StructField, d keyDoc, vali
 	}
 }
 
-// bounds finds the least and the largest value in what the page says.
+// bounds finds the least and the largest value in the page's text.
 var bounds = regexp.MustCompile(`^(?:a list of |0, or |eight of )?(?:numbers )?(?:from ([0-9][0-9A-Za-z.]*) on|([0-9][0-9A-Za-z.]*) to ([0-9][0-9A-Za-z.]*))`)
 
 // checkRange makes sure that a number below or above those of the page is refused.

@@ -1,8 +1,8 @@
 package house
 
-// A keyDoc is what the page of the lab file says of a key beside its meaning.
+// A keyDoc is the page's text about a key beside its meaning.
 type keyDoc struct {
-	values  string // that it may have; empty: what valuesOf says of its type
+	values  string // that it may have; empty: those that valuesOf has for its type
 	example string // a mapping without braces, which has the key
 	with    string // what else a lab needs for the example, likewise
 	in      string // path of the mapping that the example is, if not the key's own

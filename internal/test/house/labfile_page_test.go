@@ -113,7 +113,7 @@ func sectionOf(all []*section, t reflect.Type) *section {
 	return nil
 }
 
-// element returns what a list or a pointer is of.
+// element returns the type of the elements of a list or of a pointer's target.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
 		t = t.Elem()
@@ -165,7 +165,7 @@ func (s *section) write(b *strings.Builder, all []*section) {
 // cell returns text as it stands in a table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
 
-// valuesOf says which values a key may have.
+// valuesOf returns the valid values of a key.
 func valuesOf(d keyDoc, f reflect.StructField, all []*section) string {
 	if d.values != "" {
 		return d.values
@@ -188,7 +188,7 @@ func valuesOf(d keyDoc, f reflect.StructField, all []*section) string {
 	return valuesOfType()[e]
 }
 
-// valuesOfType says which values there are of a type.
+// valuesOfType returns the valid values of types.
 func valuesOfType() map[reflect.Type]string {
 	return map[reflect.Type]string{
 		reflect.TypeFor[bool]():            "`true`, `false`",

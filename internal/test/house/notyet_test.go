@@ -18,7 +18,7 @@ var elsewhere = map[string]string{
 	"docs/ledgers/bug-bank.md": "it describes what other programs had wrong",
 }
 
-// TestNotYet: pages and the text of help say what there is. Issues are for what is to come.
+// TestNotYet: pages and the text of help describe the present. Issues are for the future.
 func TestNotYet(t *testing.T) {
 	for text, want := range map[string]bool{
 		"## Not yet":                              true,

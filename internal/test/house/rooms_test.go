@@ -20,7 +20,8 @@ var upward = map[string]string{
 	"lab/reproduce imports examples/papers": "examples/papers is data: the lab files of the papers and the embed directive",
 }
 
-// roomPairsMax bounds the ordered pairs of rooms with an import: so many other rooms, all in all, can notice a change in one.
+// roomPairsMax bounds the ordered pairs of rooms with an import: that many other rooms, all in all, can notice a change in
+// one.
 const roomPairsMax = 60
 
 // TestRooms: imports lead to lower rooms only, so that no two rooms import each other, and the pairs of rooms with an import

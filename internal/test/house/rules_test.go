@@ -22,14 +22,14 @@ type rule struct {
 
 var (
 	ruleHeading = regexp.MustCompile(`^### ([A-Z]+-[CGYA]?[0-9]+|[DM][0-9]+): \S`)
-	// ruleSource is what a rule's text begins with: its source in italics, which is a paper
-	// with a section, figure, table, algorithm, listing or appendix, or another named work.
+	// ruleSource matches the beginning of a rule's text: its source in italics, which is a paper with a
+	// section, figure, table, algorithm, listing or appendix, or another named work.
 	ruleSource = regexp.MustCompile(`^\*(Ours\b|Amdahl's law|HPL's documentation|IEEE [0-9]|InfiniBand specification|Behrens et al\.|` +
 		`(Cepheus|Gleam|Zhou et al\.|Khalilov et al\.)(, which|, abstract| (abstract|§|Fig\.|Table|algorithm|listing|appendix)))[^*]*\.\*`)
 	ruleID = regexp.MustCompile(`\b(?:(?:CEP|GLE|CYC|AG|BAS|GEN|APP|FLT|CON|F)-[0-9]+|R-[CGYA][0-9]+)\b|\bpromises? [DM][0-9]+\b`)
 	// ruleRange is two ids with all between them.
 	ruleRange = regexp.MustCompile(`\b([A-Z]+-[CGYA]?)([0-9]+)(?: to |\.\.)([A-Z]+-[CGYA]?)([0-9]+)\b`)
-	// ruleLike is what looks like a rule of a family that there is not. Single letters are
+	// ruleLike matches an id that looks like a rule of an unknown family. Single letters are
 	// arithmetic: N-1.
 	ruleLike = regexp.MustCompile(`\b([A-Z]{2,})-[A-Z]?[0-9]+\b`)
 	rulePath = regexp.MustCompile("`([a-z]+/[a-z0-9/_.-]+\\.(?:go|yml))`|\\]\\((?:#|([^)#]+))")
@@ -39,7 +39,7 @@ var (
 	newLine  = regexp.MustCompile(`\n[ \t]*(//|#)?[ \t]*`)
 )
 
-// notRules are prefixes of what looks like a rule and is none.
+// notRules are prefixes of words that look like rules and are none.
 var notRules = []string{"CRC", "CVE", "III", "MTU", "NB", "SHA", "UTF"}
 
 // readRules reads docs/ledgers/rules.
@@ -172,8 +172,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestConflicts: each place where papers differ says which test holds what we follow, in a file that has the test
-// and cites the conflict in its comment; or that there is nothing to build, and where there are numbers, the result
+// TestConflicts: each place where papers differ names the test of the chosen rule, in a file that has the test and
+// cites the conflict in its comment; or that there is nothing to build, and where there are numbers, the result
 // that has them.
 func TestConflicts(t *testing.T) {
 	held := 0

@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/mcastlab/mcastlab/"
 
-// imports says which packages of the module a package may import: downward only.
+// imports lists the packages of the module that a package may import: downward only.
 var imports = map[string][]string{
 	"core/wire":                          {},
 	"core/vtime":                         {},
@@ -116,8 +116,8 @@ var imports = map[string][]string{
 	"examples/two-level":                 {"command", "rank"},
 }
 
-// pure are the packages that touch no clock, socket, file, goroutine, lock or global
-// random numbers: the cores, and what runs with them on the event clock.
+// pure are the packages that touch no clock, socket, file, goroutine, lock or global random numbers:
+// the cores, and the packages that run with them on the event clock.
 var pure = []string{
 	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/cm", "core/igmp", "core/mrp", "internal/external", "drivers/fabric", "faults", "rank/rankhost", "rank/rankrun", "rank", "rank/outofband", "drivers/window",
 	"rank/collective", "rank/collective/fallback", "apps/setting", "apps", "apps/allgather", "apps/bcast", "apps/command", "apps/flows", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "drivers/sim",

@@ -9,8 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// TestSchemasListed: docs/versions.md says of every JSON schema in the source where it is
-// used, and of no other.
+// TestSchemasListed: docs/versions.md has every JSON schema in the source with its use, and no other.
 func TestSchemasListed(t *testing.T) {
 	page, err := os.ReadFile("docs/versions.md")
 	if err != nil {
@@ -43,7 +42,7 @@ func TestSchemasListed(t *testing.T) {
 	}
 }
 
-// TestCitation: CITATION.cff has what the format requires, and names the version on top of
+// TestCitation: CITATION.cff has the fields that the format requires, and names the version on top of
 // the changelog if that is released.
 func TestCitation(t *testing.T) {
 	text, err := os.ReadFile("CITATION.cff")

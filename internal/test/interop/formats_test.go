@@ -12,7 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// formatCase is a frame of ours and the values that tshark must find in it: names of its fields, and numbers.
+// formatCase is a frame of this project and the values that tshark must find in it: names of its fields, and
+// numbers.
 type formatCase struct {
 	name  string
 	build func(f *wire.Frame, e *wire.Envelope)

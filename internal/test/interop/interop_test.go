@@ -31,7 +31,7 @@ func tool(t *testing.T, names ...string) string {
 	return ""
 }
 
-// output runs a program and returns what it printed.
+// output runs a program and returns its output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer

@@ -352,7 +352,7 @@ func (n *managedNIC) converse(ctx context.Context, p *rcpeer.Peer) {
 	}
 }
 
-// completed waits for so many good completions.
+// completed waits for that many good completions.
 func (n *managedNIC) completed(want int) {
 	n.t.Helper()
 	n.await(fmt.Sprint(want, " completions"), func() bool {

@@ -53,8 +53,8 @@ type result struct {
 	Digest string  `json:"digest"`
 }
 
-// seedsOf returns with how many seeds a point is measured; tables show the median. A run with
-// 512 hosts takes a minute.
+// seedsOf returns the number of seeds with which a point is measured; tables show the median. A run
+// with 512 hosts takes a minute.
 func seedsOf(hosts int) int {
 	if hosts == 512 {
 		return 1
@@ -301,7 +301,7 @@ func find(all []result, p point) (ok []result, failed []string) {
 	return ok, failed
 }
 
-// goodput returns the median goodput in bit/s, its range, and how many seeds failed; NaN if
+// goodput returns the median goodput in bit/s, its range, and the number of seeds that failed; NaN if
 // it was not measured.
 func goodput(all []result, p point) (median, low, high float64, failed int) {
 	ok, bad := find(all, p)

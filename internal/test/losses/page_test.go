@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The rate of the links, 100 Gb/s, and how many copies of a packet the group's tree carries,
+// The rate of the links, 100 Gb/s, and the number of copies of a packet that the group's tree carries,
 // one per link (F-14).
 const (
 	line    = 100e9

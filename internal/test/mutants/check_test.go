@@ -85,7 +85,7 @@ func exports(t *testing.T, core string) importer.Lookup {
 	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
-// switches is what a core with switched mutants has besides.
+// switches is the code that a core with switched mutants has besides.
 const switches = `
 import ("os"; "strconv")
 

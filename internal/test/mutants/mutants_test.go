@@ -143,7 +143,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// runAll runs mutants, some at a time, and returns what became of each.
+// runAll runs mutants, some at a time, and returns the outcome of each.
 func runAll(t *testing.T, pkgs map[string]*pkg, mutants []*mutant, numbers []int) []row {
 	t.Helper()
 	builds, place := plan(t, pkgs, mutants)

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// argument says why a mutant may survive.
+// argument is the reason why a mutant may survive.
 type argument struct{ key, why string }
 
-// arguments reads argued.txt: a line names a mutant, the indented lines after it say why
-// no test can tell it from the core.
+// arguments reads argued.txt: a line names a mutant, the indented lines after it explain why no test
+// can distinguish it from the core.
 func arguments(t *testing.T) (all []argument) {
 	t.Helper()
 	text, err := os.ReadFile("argued.txt")
@@ -47,7 +47,7 @@ type block struct {
 	rows    []row
 }
 
-// row is what became of a mutant: who killed it, or nobody.
+// row is the outcome of a mutant: the test that killed it, or none.
 type row struct {
 	number, line int
 	key, by      string

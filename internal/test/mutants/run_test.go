@@ -34,9 +34,9 @@ const (
 	nothing = "^$"
 )
 
-// rounds are the stages that all mutants go through before any goes on: the core's own
-// tests, which most do not survive, and then the simulator's and those in simulated labs,
-// of collectives and their fallback among them.
+// rounds are the stages that all mutants go through before any proceeds: the core's own tests, which
+// most do not survive, and then the simulator's and those in simulated labs, of collectives and their
+// fallback among them.
 func rounds(core string) [2][]stage {
 	return [2][]stage{
 		{{core, ".", slow + "|" + labSlow, 20}, {core, slow, nothing, 20}},

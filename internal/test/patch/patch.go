@@ -67,11 +67,11 @@ func Overlay(dir, root string, files map[string][]byte) (string, error) {
 	return name, nil
 }
 
-// Bites runs a test of a package over changed files and returns nil if it fails, or why
-// that cannot be said to be the bug's doing. The test may name a subtest, as in
-// TestDeploy/netns. One that runs for longer than limit has failed. dir is for the files.
+// Bites runs a test of a package over changed files and returns nil if it fails because of them, or the
+// reason why it did not. The test may name a subtest, as in TestDeploy/netns. One that runs for longer
+// than limit has failed. dir is for the files.
 //
-// The overlay goes by the environment, so that what the test builds has the bug, too. Tests
+// The overlay goes by the environment, so that programs that the test builds have the bug, too. Tests
 // that bring labs up do not skip.
 func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Duration) error {
 	list, err := Overlay(dir, root, files)
@@ -96,8 +96,8 @@ func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Dura
 	return nil
 }
 
-// NoFailFile keeps rapid from leaving a file in the tree for each failure, which here is
-// what is wanted.
+// NoFailFile keeps rapid from leaving a file in the tree for each failure, which is the expected
+// outcome here.
 const NoFailFile = "-rapid.nofailfile"
 
 // UsesRapid reports whether a package's tests take rapid's flags.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestBites: a bug is told from a change that does no harm, from one that does not compile,
-// and from a test that is not there.
+// TestBites: a bug is distinguished from a change that does no harm, from one that does not compile,
+// and from a test that does not exist.
 func TestBites(t *testing.T) {
 	const file, old = "core/vtime/timers.go", "func (t *TimerTable) Stop(slot int) {"
 	for _, c := range []struct{ name, new, test, want string }{

@@ -15,9 +15,8 @@ type PauseStep struct {
 	Quanta uint16
 }
 
-// PauseSteps returns the frames that keep a class paused from one instant to another: XOFF,
-// repeated before it runs out, and XON at the end. full is how long the longest pause lasts
-// on the link.
+// PauseSteps returns the frames that keep a class paused from one instant to another: XOFF, repeated
+// before it runs out, and XON at the end. full is the duration of the longest pause on the link.
 func PauseSteps(from, until vtime.Time, full vtime.Duration) (steps []PauseStep) {
 	for at := from; at < until; at = at.Add(full / 2) {
 		steps = append(steps, PauseStep{at, faults.PauseQuantaMax})
@@ -54,7 +53,7 @@ func LinkDown(link int, from vtime.Time) faults.Spec {
 	return faults.Spec{ID: "down", Kind: faults.KindLinkDown, Links: []int{link}, Window: faults.Window{From: from, Probability: 1}}
 }
 
-// Observer is a link that is told of every frame.
+// Observer is a link that calls a function for every frame.
 type Observer func(now vtime.Time, f *wire.Frame)
 
 // Arrive implements faults.Link.

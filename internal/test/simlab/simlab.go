@@ -1,7 +1,6 @@
-// Package simlab has what tests in simulated labs share: parameters of ranks, links and
-// fabrics, programs of ranks, predicates and watchers of frames, and the seeds of a sweep. It
-// does not import drivers/sim, so that the simulator's own tests can use it as well. Only
-// tests import it.
+// Package simlab has the parts that tests in simulated labs share: parameters of ranks, links and
+// fabrics, programs of ranks, predicates and watchers of frames, and the seeds of a sweep. It does not
+// import drivers/sim, so that the simulator's own tests can use it as well. Only tests import it.
 package simlab
 
 import (
@@ -88,8 +87,8 @@ func NTree(t testing.TB, m, n int, cut bool, input *virtswitch.InputConfig) fabr
 	}}
 }
 
-// Messages returns how many messages come to members in an iteration of a many-to-many
-// workload on a number of hosts, on average.
+// Messages returns the number of messages that reach members in an iteration of a many-to-many workload
+// on a number of hosts, on average.
 func Messages(p manycast.Params, hosts int) (n float64) {
 	for i := range p.Iterations {
 		sources, groups := p.Draw(i, hosts)

@@ -14,8 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// Squeeze is an incast through buffers that are hardly larger than what PFC sets aside, in
-// which host 0 pauses its switch now and then.
+// Squeeze is an incast through buffers that are hardly larger than PFC's reserve, in which host 0
+// pauses its switch now and then.
 type Squeeze struct {
 	Spec   fabric.Spec
 	MTU    int
@@ -23,7 +23,7 @@ type Squeeze struct {
 	Pauses []PauseStep
 }
 
-// String tells all that the seed has decided but the delays of links and the pauses.
+// String returns all values that the seed has decided except the delays of links and the pauses.
 func (q *Squeeze) String() string {
 	c := &q.Spec.Switch
 	return fmt.Sprintf("seed %d: %d hosts, mtu %d, %d bytes each, XOFF %d, alpha %v, headroom %d, buffer %d, quanta %d, "+
@@ -88,7 +88,7 @@ func drawSqueezed(r *rand.Rand, mtu int, rate int64) fabric.Switch {
 	return sw
 }
 
-// Reserved returns what the switch of a fabric that needs most sets aside for PFC.
+// Reserved returns PFC's reserve in the switch of a fabric that needs most.
 func Reserved(spec fabric.Spec) (most int) {
 	for i := spec.Graph.Hosts; i < len(spec.Graph.Nodes); i++ {
 		most = max(most, spec.Reserved(i))
@@ -103,5 +103,5 @@ func (q *Squeeze) Params() rankhost.Params {
 	return p
 }
 
-// Program is what each rank runs.
+// Program is the program that each rank runs.
 func (q *Squeeze) Program(r *rank.Rank) error { return Cross(r, q.Size) }

@@ -27,14 +27,14 @@ type groupWrite struct {
 	seed          uint64
 }
 
-// writeRound is what one source sends before the next one does.
+// writeRound lists the WRITEs of one source before the next one's.
 type writeRound struct {
 	source    int
 	newWindow bool // before it
 	writes    []groupWrite
 }
 
-// Draw draws who sends what, for the plan's ranks, MTU and size of windows.
+// Draw draws the WRITEs of each source, for the plan's ranks, MTU and size of windows.
 func (v *GroupWrites) Draw(r *rand.Rand) {
 	windows := 1
 	for range 1 + r.IntN(5) {
@@ -59,8 +59,8 @@ func (v *GroupWrites) Draw(r *rand.Rand) {
 	}
 }
 
-// Program is what each rank runs: all know the plan, and after each round compare every
-// byte of all their windows with what it says.
+// Program is the program that each rank runs: all have the plan, and after each round compare every
+// byte of all their windows with it.
 func (v *GroupWrites) Program(r *rank.Rank) error {
 	g, first, err := r.NewWriteGroup("w", 0, v.Mode, v.Size, rank.MemoryBytes)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package sweeps says what part of a long sweep a run of the tests takes: each day another one
+// Package sweeps chooses the part of a long sweep that a run of the tests takes: each day another one
 // of Parts, so that go test ./... stays short and three days take all. Only tests import it.
 package sweeps
 
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Parts is how many parts a long sweep has.
+// Parts is the number of parts of a long sweep.
 const Parts = 3
 
 // Whole reports whether all parts are taken: make sweeps and the bug bank ask for that, and

@@ -16,7 +16,7 @@ var (
 	ErrDisconnected = errors.New("the peer has ended the connection")
 )
 
-// cmState is how far a connection is (12.9.5 and 12.9.6, without what the specification has for alternate paths).
+// cmState is the state of a connection (12.9.5 and 12.9.6, without the states for alternate paths).
 type cmState uint8
 
 const (
@@ -53,7 +53,7 @@ type manager struct {
 	request  message // of the peer, or its REP
 }
 
-// Asked is what the peer says of its side: in its REQ or in its REP.
+// Asked holds the peer's parameters of its side: from its REQ or its REP.
 type Asked struct {
 	QPN, PSN                  uint32 // PSN is that of the first packet that this endpoint sends
 	Responder, Initiator      uint8  // READs that the peer answers, and that it sends
@@ -93,7 +93,7 @@ func (m *message) asked() Asked {
 	return a
 }
 
-// Connect asks the peer for a connection to a port of its RDMA IP CM Service, and returns what it answers once it is established.
+// Connect asks the peer for a connection to a port of its RDMA IP CM Service, and returns its answer once it is established.
 func (p *Peer) Connect(ctx context.Context, port uint16, private []byte) (Asked, error) {
 	p.mu.Lock()
 	m := &p.cm
@@ -114,7 +114,8 @@ func (p *Peer) Connect(ctx context.Context, port uint16, private []byte) (Asked,
 	return p.established(ctx)
 }
 
-// Listen takes the next request for a port, and returns what the peer asks. Accept or Reject answers it.
+// Listen takes the next request for a port, and returns the peer's parameters. Accept or Reject answers
+// it.
 func (p *Peer) Listen(ctx context.Context, port uint16) (a Asked, err error) {
 	p.mu.Lock()
 	p.cm.state, p.cm.service, p.cm.id = cmListen, serviceTCP|uint64(port), p.cfg.QPN<<8|2
@@ -191,7 +192,7 @@ func (p *Peer) established(ctx context.Context) (a Asked, err error) {
 	return a, err
 }
 
-// join takes over what a REQ or REP says of the peer's queue pair and the path: the Starting PSN is that of the first packet sent from here.
+// join takes the peer's queue pair and the path from a REQ or REP: the Starting PSN is that of the first packet sent from here.
 func (p *Peer) join(m *message) {
 	p.cfg.PeerQPN, p.cfg.StartPSN = uint32(m.fields["qpn"]), uint32(m.fields["psn"])
 	p.cm.peer = uint32(m.fields["local id"])

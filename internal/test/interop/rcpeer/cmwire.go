@@ -28,7 +28,8 @@ const (
 	gsiQKey  = 0x80010000
 )
 
-// span is a field of a message: its first bit behind the common header, and how many it has, at most 64.
+// span is a field of a message: its first bit behind the common header, and the number of its bits, at
+// most 64.
 type span struct {
 	name string
 	at   int
@@ -58,7 +59,8 @@ var layouts = map[uint16][]span{
 	cmSIDRRep: {{"local id", 0, 32}, {"status", 4 * 8, 8}, {"qpn", 8 * 8, 24}, {"service", 12 * 8, 64}, {"qkey", 20 * 8, 32}},
 }
 
-// privateAt is where a message's private data begins behind the common header. It goes to the end of the datagram.
+// privateAt is the offset of a message's private data behind the common header. It goes to the end of the
+// datagram.
 var privateAt = map[uint16]int{
 	cmREQ: 140, cmMRA: 10, cmREJ: 84, cmREP: 36, cmRTU: 8, cmDREQ: 12, cmDREP: 8, cmSIDRReq: 16, cmSIDRRep: 96,
 }
@@ -147,8 +149,8 @@ func encodeMAD(f flow, id uint16, psn uint32, mad []byte) []byte {
 	return seal(f, id, append(b, mad...))
 }
 
-// madOf returns the datagram of an addressed frame, nil if the frame is for another queue pair, and what is wrong with one that is for
-// queue pair 1.
+// madOf returns the datagram of an addressed frame, nil if the frame is for another queue pair, and the reason if one for queue pair 1
+// is invalid.
 func madOf(f []byte, peer netip.Addr) (mad []byte, reason string) {
 	be := binary.BigEndian
 	udpAt := ethernetLen + ipLenOf(peer)

@@ -94,7 +94,7 @@ func captured(t *testing.T, name string) (frames [][]byte) {
 	return frames
 }
 
-// TestLinuxCM: both implementations read the same in what Linux has sent, in both roles, with the values that it must have meant.
+// TestLinuxCM: both implementations read the same values in datagrams of Linux, in both roles, and they are the right ones.
 func TestLinuxCM(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -44,7 +44,7 @@ type end struct {
 	held    []byte
 }
 
-// faults are probabilities of what may happen to a frame.
+// faults are the probabilities of faults of a frame.
 type faults struct {
 	rng                                 *rand.Rand
 	lose, duplicate, reorder, corrupted float64

@@ -95,7 +95,7 @@ func (o op) headers() (n int) {
 	return n
 }
 
-// flow is what all packets to one destination have in common.
+// flow holds the fields that all packets to one destination share.
 type flow struct {
 	srcMAC, dstMAC [6]byte
 	src, dst       netip.Addr

@@ -122,9 +122,9 @@ func slowICRC(ip []byte) uint32 {
 	return ^crc
 }
 
-// TestDecode: what is decoded is what was encoded, for all opcodes and pads, with an Ethernet
-// trailer; a frame cut anywhere is rejected; so is one in which any bit is flipped that the
-// ICRC, the checksums or the other checks protect.
+// TestDecode: packets decode to the encoded values, for all opcodes and pads, with an Ethernet trailer;
+// a frame cut anywhere is rejected; so is one in which any bit is flipped that the ICRC, the checksums
+// or the other checks protect.
 func TestDecode(t *testing.T) {
 	for _, f := range []flow{flowAB(), flow6AB()} {
 		decodes(t, f)
@@ -233,7 +233,7 @@ func TestRejects(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no frame makes decode panic, and what it accepts has the right ICRC.
+// FuzzDecode: no frame makes decode panic, and an accepted frame has the right ICRC.
 func FuzzDecode(f *testing.F) {
 	for _, s := range vectors {
 		f.Add(unhex(f, s))

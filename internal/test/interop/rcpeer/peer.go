@@ -1,8 +1,8 @@
-// Package rcpeer is a RoCEv2 endpoint for tests: one queue pair of the reliable connection
-// service over IPv4 or IPv6, on the wall clock, over whatever carries whole Ethernet frames, such
-// as a tap device. It shares no code with the rest of the module, so that what the two
-// agree on is the protocol and not a common mistake. Where the protocol leaves a choice it
-// does what Linux Soft-RoCE does, and it checks what Soft-RoCE checks.
+// Package rcpeer is a RoCEv2 endpoint for tests: one queue pair of the reliable connection service over
+// IPv4 or IPv6, on the wall clock, over any carrier of whole Ethernet frames, such as a tap device. It
+// shares no code with the rest of the module, so that the two agree on the protocol and not on a common
+// mistake. Where the protocol leaves a choice it behaves like Linux Soft-RoCE, and it has the checks of
+// Soft-RoCE.
 //
 // It sends SEND, RDMA WRITE and FETCH_ADD, serves the first two, resolves its peer by ARP or
 // neighbor discovery and answers for its own address, and sets its connection up by
@@ -215,8 +215,8 @@ func (p *Peer) Err() error {
 	return p.err
 }
 
-// fail puts the queue pair in the error state: callers get err, packets are rejected. What
-// is queued to be sent still goes out, a NAK that says why among it. p.mu is held.
+// fail puts the queue pair in the error state: callers get err, packets are rejected. Queued packets
+// are still sent, among them a NAK with the reason. p.mu is held.
 func (p *Peer) fail(err error) {
 	if p.err == nil {
 		p.err = err
@@ -367,8 +367,8 @@ func (p *Peer) transmit() {
 	}
 }
 
-// frame returns the next frame to send: ARP, then responses, then data, which is the
-// packets of requests. If there is none, at is when to look again, or zero. p.mu is held.
+// frame returns the next frame to send: ARP, then responses, then data, which is the packets of
+// requests. If there is none, at is the time to ask again, or zero. p.mu is held.
 func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 	switch {
 	case len(p.control) > 0:

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// traffic is a seeded list of requests of at least so many packets in all, SEND and WRITE with
-// and without immediate data; each WRITE has a range of memory of its own.
+// traffic is a seeded list of requests of at least that many packets in all, SEND and WRITE with and
+// without immediate data; each WRITE has a range of memory of its own.
 func traffic(rng *rand.Rand, packets, mtu int, va uint64, rkey uint32, memory []byte) (all []Request) {
 	at := 0
 	for packets > 0 {

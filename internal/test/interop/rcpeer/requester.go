@@ -56,7 +56,7 @@ func (p *Peer) Write(ctx context.Context, data []byte, va uint64, rkey uint32) e
 	return p.Do(ctx, Request{Data: data, Write: true, VA: va, RKey: rkey})
 }
 
-// FetchAdd adds to 8 bytes of the peer's memory at va and returns what they were.
+// FetchAdd adds to 8 bytes of the peer's memory at va and returns their earlier value.
 func (p *Peer) FetchAdd(ctx context.Context, add, va uint64, rkey uint32) (before uint64, err error) {
 	w := p.Post(Request{Atomic: true, Add: add, VA: va, RKey: rkey})
 	err = w.Wait(ctx)
@@ -91,9 +91,9 @@ type Pending struct {
 	request *request
 }
 
-// Wait waits until all of the request is acknowledged. If ctx ends, the request goes on:
-// the order of PSNs cannot be undone. The error wraps ErrRetryExceeded, ErrRNRExceeded,
-// ErrRemote, ErrRefused or ErrClosed, or is that of the port or of ctx.
+// Wait waits until all of the request is acknowledged. If ctx ends, the request continues: the order of
+// PSNs cannot be undone. The error wraps ErrRetryExceeded, ErrRNRExceeded, ErrRemote, ErrRefused or
+// ErrClosed, or is that of the port or of ctx.
 func (w *Pending) Wait(ctx context.Context) error {
 	p, q, what := w.peer, w.request, "send"
 	switch {
@@ -300,7 +300,7 @@ func (p *Peer) rest(n uint64, until time.Time) {
 // signed is a difference of PSNs as a number from -2^23 to 2^23 - 1.
 func signed(d uint32) int32 { return int32(d<<8) >> 8 }
 
-// rnrTimer is how long a code of an RNR NAK asks to wait.
+// rnrTimer returns the wait that a code of an RNR NAK asks for.
 func rnrTimer(code byte) time.Duration {
 	const unit = 10 * time.Microsecond
 	switch {

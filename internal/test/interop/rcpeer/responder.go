@@ -53,7 +53,7 @@ func (p *Peer) WaitMessages(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// ReadMemory copies from Memory, from address va, and returns how many bytes there were.
+// ReadMemory copies from Memory, from address va, and returns the number of bytes.
 func (p *Peer) ReadMemory(b []byte, va uint64) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
