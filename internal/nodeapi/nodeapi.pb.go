@@ -27,7 +27,7 @@ const (
 // Act is something done by hand in a run in virtual time.
 type Act struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	At    int64                  `protobuf:"fixed64,1,opt,name=at,proto3" json:"at,omitempty"` // instant of lab time; whoever asks for an act leaves it out
+	At    int64                  `protobuf:"fixed64,1,opt,name=at,proto3" json:"at,omitempty"` // instant of lab time; a request for an act leaves it out
 	// Types that are valid to be assigned to What:
 	//
 	//	*Act_Add
@@ -219,7 +219,7 @@ func (x *LookReply) GetFaults() []*FaultList {
 	return nil
 }
 
-// Order is what the coordinator of a run in virtual time sends to a node. The first one is an
+// Order is a message of a run's coordinator in virtual time to a node. The first one is an
 // opening; all others are counted.
 type Order struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -394,7 +394,7 @@ type Order_Stop struct {
 }
 
 type Order_Release struct {
-	Release bool `protobuf:"varint,4,opt,name=release,proto3,oneof"` // destroy what the ranks have made; true: and lift the faults of the row
+	Release bool `protobuf:"varint,4,opt,name=release,proto3,oneof"` // destroy the objects of the ranks; true: and lift the faults of the row
 }
 
 type Order_Rest struct {
@@ -418,7 +418,7 @@ type Order_Act struct {
 }
 
 type Order_Look struct {
-	Look bool `protobuf:"varint,10,opt,name=look,proto3,oneof"` // answered by state, without the ledger; the run goes on
+	Look bool `protobuf:"varint,10,opt,name=look,proto3,oneof"` // answered by state, without the ledger; the run continues
 }
 
 type Order_Capture struct {
@@ -448,7 +448,7 @@ func (*Order_Look) isOrder_What() {}
 func (*Order_Capture) isOrder_What() {}
 
 // CaptureOrder begins or ends a capture that a user has asked for during the run. Both nodes of the link
-// are told.
+// get it.
 type CaptureOrder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capture       uint32                 `protobuf:"varint,1,opt,name=capture,proto3" json:"capture,omitempty"` // its number, behind those of Opening.captures
@@ -515,7 +515,7 @@ type Opening struct {
 	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"`        // mcastlab/lab/v1, by labspec.Encode
 	Ledger        bool                   `protobuf:"varint,3,opt,name=ledger,proto3" json:"ledger,omitempty"` // record every frame that comes in
 	Captures      []*PortRef             `protobuf:"bytes,4,rep,name=captures,proto3" json:"captures,omitempty"`
-	TagKey        []byte                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"` // of frames; what nobody has announced is refused then: no program runs at a node
+	TagKey        []byte                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"` // of frames; frames that no node has announced are refused then: no program runs at a node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,7 +743,7 @@ func (x *TableEntry) GetEntry() *MulticastEntry {
 	return nil
 }
 
-// Word is what a node sends in a run in virtual time. All but the first, ready, are counted.
+// Word is a message of a node in a run in virtual time. All but the first, ready, are counted.
 type Word struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to What:
@@ -938,7 +938,7 @@ func (*Word_Event) isWord_What() {}
 
 func (*Word_Trace) isWord_What() {}
 
-// CapturedFrame is a frame that a capture has seen, told by the node at the end of whose link it has
+// CapturedFrame is a frame of a capture, sent by the node at the end of whose link it has
 // arrived.
 type CapturedFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1122,7 +1122,7 @@ func (x *RankRecord) GetRecord() []byte {
 	return nil
 }
 
-// RanksEnded tells how the ranks of a node have ended.
+// RanksEnded reports the ends of the ranks of a node.
 type RanksEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Blocked       []string               `protobuf:"bytes,1,rep,name=blocked,proto3" json:"blocked,omitempty"` // ranks that still waited: NAME on WHAT
@@ -1235,18 +1235,18 @@ func (x *RankError) GetCrashed() bool {
 	return false
 }
 
-// PartState is what a node has seen of the run so far.
+// PartState is a node's state of the run so far.
 type PartState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          []byte                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`                // its counters, a counters.Node as JSON
-	Links         []*LinkState           `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`              // by port: what has come in
+	Links         []*LinkState           `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`              // by port: the frames that have arrived
 	Completions   uint64                 `protobuf:"varint,3,opt,name=completions,proto3" json:"completions,omitempty"` // digest of the completions of its NIC
 	Events        uint64                 `protobuf:"varint,4,opt,name=events,proto3" json:"events,omitempty"`
 	AckHops       uint64                 `protobuf:"varint,5,opt,name=ack_hops,json=ackHops,proto3" json:"ack_hops,omitempty"`
 	Lost          uint64                 `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`
 	Left          string                 `protobuf:"bytes,7,opt,name=left,proto3" json:"left,omitempty"`                             // frames that are still in use; empty: none
 	LedgerCut     bool                   `protobuf:"varint,8,opt,name=ledger_cut,json=ledgerCut,proto3" json:"ledger_cut,omitempty"` // the ledgers of links do not have all frames
-	Faults        []*Fault               `protobuf:"bytes,9,rep,name=faults,proto3" json:"faults,omitempty"`                         // what the lab file's faults have hit there
+	Faults        []*Fault               `protobuf:"bytes,9,rep,name=faults,proto3" json:"faults,omitempty"`                         // hits of the lab file's faults there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1740,7 +1740,7 @@ func (x *ReplicaStatus) GetLeader() string {
 	return ""
 }
 
-// Rate says how lab time runs from an instant on.
+// Rate is the speed of lab time from an instant on.
 type Rate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mono          int64                  `protobuf:"varint,1,opt,name=mono,proto3" json:"mono,omitempty"`
@@ -1924,7 +1924,7 @@ func (x *ConfigureReply) GetVersion() string {
 type LagReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sent          *Histogram             `protobuf:"bytes,1,opt,name=sent,proto3" json:"sent,omitempty"`   // lag of departures, nanoseconds
-	Acted         *Histogram             `protobuf:"bytes,2,opt,name=acted,proto3" json:"acted,omitempty"` // and of what ranks did
+	Acted         *Histogram             `protobuf:"bytes,2,opt,name=acted,proto3" json:"acted,omitempty"` // and of the calls of ranks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2063,7 +2063,7 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 }
 
 // EventBatch holds events of one node in the order of their time, up to its clock until. Later
-// batches may have earlier events, by as much as the node was late: whoever merges leaves room.
+// batches may have earlier events, by as much as the node was late: readers that merge batches leave room.
 type EventBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
@@ -2248,7 +2248,7 @@ func (x *Event) GetText() string {
 	return ""
 }
 
-// ToRank is what the orchestrator says to a rank: Start first, then replies to the
+// ToRank is a message of the orchestrator to a rank: Start first, then replies to the
 // calls with the same id.
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2367,7 +2367,7 @@ type ToRank_Value struct {
 }
 
 type ToRank_Release struct {
-	Release int64 `protobuf:"varint,4,opt,name=release,proto3,oneof"` // of Barrier: the lab time at which all go on
+	Release int64 `protobuf:"varint,4,opt,name=release,proto3,oneof"` // of Barrier: the lab time at which all resume
 }
 
 type ToRank_Ok struct {
@@ -3022,12 +3022,12 @@ func (*FromRank_Rest) isFromRank_What() {}
 
 func (*FromRank_Outside) isFromRank_What() {}
 
-// Rest says whether nothing that the host does by itself will end the waits of its tasks:
+// Rest reports whether the waits of the host's tasks can end only by input from outside:
 // all wait for something that has no time, and its NIC has nothing under way.
 type Rest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resting       bool                   `protobuf:"varint,1,opt,name=resting,proto3" json:"resting,omitempty"`
-	Who           []string               `protobuf:"bytes,2,rep,name=who,proto3" json:"who,omitempty"`          // waits for what: NAME on WHAT
+	Who           []string               `protobuf:"bytes,2,rep,name=who,proto3" json:"who,omitempty"`          // tasks and the reasons of their waits: NAME on WHAT
 	Replies       uint64                 `protobuf:"varint,3,opt,name=replies,proto3" json:"replies,omitempty"` // to the rank's calls that have come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3084,7 +3084,7 @@ func (x *Rest) GetReplies() uint64 {
 	return 0
 }
 
-// Outside says that a task does not come back to package rank.
+// Outside reports that a task does not return to package rank.
 type Outside struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`  // empty: it has come back
@@ -3137,7 +3137,7 @@ func (x *Outside) GetWall() int64 {
 	return 0
 }
 
-// TurnReply tells the turns of tasks apart by their numbers.
+// TurnReply identifies turns of tasks by their numbers.
 type TurnReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -3496,7 +3496,7 @@ func (x *InspectReply) GetState() []byte {
 type Fault struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`      // as a lab file says it: for people to read
+	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`      // as in a lab file: for people to read
 	Origin int64                  `protobuf:"varint,3,opt,name=origin,proto3" json:"origin,omitempty"` // lab time that its times count from
 	// What is known of it where it is applied.
 	Kind          string   `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -3505,7 +3505,7 @@ type Fault struct {
 	Seen          uint64   `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"` // frames it was asked about; of faults that are not of frames, how often it came
 	Hit           uint64   `protobuf:"varint,8,opt,name=hit,proto3" json:"hit,omitempty"`
 	Applied       []string `protobuf:"bytes,9,rep,name=applied,proto3" json:"applied,omitempty"`  // ports at whose arrivals it looks, or nodes
-	Message       []byte   `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"` // what it does: mcastlab/fault/v1, by faults.Encode
+	Message       []byte   `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"` // its effect: mcastlab/fault/v1, by faults.Encode
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -53,17 +53,17 @@ type NodeClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventBatch], error)
 	// Job runs one rank of a program on a host.
 	Job(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToRank, FromRank], error)
-	// AddFaults applies faults, those that concern this node, beside what is applied.
+	// AddFaults applies the faults that concern this node, beside those already applied.
 	AddFaults(ctx context.Context, in *FaultList, opts ...grpc.CallOption) (*FaultList, error)
-	// ListFaults returns what is applied here and what it hit.
+	// ListFaults returns the faults applied here and their hits.
 	ListFaults(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*FaultList, error)
 	// ResetFaults takes faults away.
 	ResetFaults(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*FaultList, error)
-	// Answer tells the adapter of an external host which queue pair takes part in groups.
+	// Answer sets the queue pair with which an external host's adapter takes part in groups.
 	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerReply, error)
-	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
+	// SetMulticast sets a switch's entry of a plain multicast group.
 	SetMulticast(ctx context.Context, in *MulticastEntry, opts ...grpc.CallOption) (*MulticastReply, error)
-	// Inspect returns the node's counters, groups and what it holds.
+	// Inspect returns the node's counters, groups and objects.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 	// Release takes back what runs have left on the node: the rank that still runs, all that
 	// ranks have made, and groups. When it answers nothing of that is there any more.
@@ -246,17 +246,17 @@ type NodeServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[EventBatch]) error
 	// Job runs one rank of a program on a host.
 	Job(grpc.BidiStreamingServer[ToRank, FromRank]) error
-	// AddFaults applies faults, those that concern this node, beside what is applied.
+	// AddFaults applies the faults that concern this node, beside those already applied.
 	AddFaults(context.Context, *FaultList) (*FaultList, error)
-	// ListFaults returns what is applied here and what it hit.
+	// ListFaults returns the faults applied here and their hits.
 	ListFaults(context.Context, *InspectRequest) (*FaultList, error)
 	// ResetFaults takes faults away.
 	ResetFaults(context.Context, *ResetRequest) (*FaultList, error)
-	// Answer tells the adapter of an external host which queue pair takes part in groups.
+	// Answer sets the queue pair with which an external host's adapter takes part in groups.
 	Answer(context.Context, *AnswerRequest) (*AnswerReply, error)
-	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
+	// SetMulticast sets a switch's entry of a plain multicast group.
 	SetMulticast(context.Context, *MulticastEntry) (*MulticastReply, error)
-	// Inspect returns the node's counters, groups and what it holds.
+	// Inspect returns the node's counters, groups and objects.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	// Release takes back what runs have left on the node: the rank that still runs, all that
 	// ranks have made, and groups. When it answers nothing of that is there any more.
@@ -817,9 +817,9 @@ const (
 type RunClient interface {
 	// Do does something by hand, at the next instant at which no node is past it.
 	Do(ctx context.Context, in *Act, opts ...grpc.CallOption) (*ActReply, error)
-	// Look returns what the nodes hold.
+	// Look returns the objects of the nodes.
 	Look(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*LookReply, error)
-	// Capture tells of the frames that pass a port from now on, until the caller or the run ends. The first
+	// Capture streams the frames that pass a port from now on, until the caller or the run ends. The first
 	// message is empty: from then on frames are captured. The run waits for a caller that does not read.
 	Capture(ctx context.Context, in *PortRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CapturedFrame], error)
 }
@@ -879,9 +879,9 @@ type Run_CaptureClient = grpc.ServerStreamingClient[CapturedFrame]
 type RunServer interface {
 	// Do does something by hand, at the next instant at which no node is past it.
 	Do(context.Context, *Act) (*ActReply, error)
-	// Look returns what the nodes hold.
+	// Look returns the objects of the nodes.
 	Look(context.Context, *InspectRequest) (*LookReply, error)
-	// Capture tells of the frames that pass a port from now on, until the caller or the run ends. The first
+	// Capture streams the frames that pass a port from now on, until the caller or the run ends. The first
 	// message is empty: from then on frames are captured. The run waits for a caller that does not read.
 	Capture(*PortRef, grpc.ServerStreamingServer[CapturedFrame]) error
 	mustEmbedUnimplementedRunServer()
