@@ -1,4 +1,5 @@
-// The connection to the NIC: a context has one of its own, and what it made goes when it is closed or the program dies.
+// The connection to the NIC: each context has one of its own, and its objects are destroyed when it is closed or the
+// program dies.
 #include "internal.h"
 
 #include <fcntl.h>
@@ -130,7 +131,7 @@ static int find(struct context *c, const struct v_event *v, struct ibv_async_eve
 	return found;
 }
 
-// orphan is called when the NIC has gone. Nothing more comes, so in place of an end that is readable for ever there is one
+// orphan is called when the NIC is gone. No more events come, so in place of an end that is readable for ever there is one
 // that never is: a program that waits for events would read failures without end.
 static int orphan(int fd)
 {

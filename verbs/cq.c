@@ -35,7 +35,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *h)
 	return err;
 }
 
-// depth is that of a queue whose ring has so many entries, when so many completions were asked for.
+// depth returns the depth of a queue whose ring has the given entries, for the given number of
+// requested completions.
 static int depth(uint32_t entries, int asked)
 {
 	return entries > (uint32_t)asked ? entries - 1 : entries;
@@ -210,7 +211,7 @@ void verbs_idle(void)
 	}
 }
 
-// verbs_progress tells the lab's clock that the thread does not only wait.
+// verbs_progress informs the lab's clock that the thread does not only wait.
 void verbs_progress(void)
 {
 	if (mcastlab_progress)

@@ -1,4 +1,4 @@
-// Devices: there is one, the NIC of the node whose socket MCASTLAB_VERBS names. Nothing is looked for in sysfs.
+// Devices: there is one, the NIC of the node whose socket MCASTLAB_VERBS names. sysfs is not searched.
 #include "internal.h"
 
 #include <endian.h>

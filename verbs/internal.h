@@ -1,4 +1,4 @@
-// What the files of the library share.
+// Declarations that the files of the library share.
 #ifndef MCASTLAB_INTERNAL_H
 #define MCASTLAB_INTERNAL_H
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@ struct device {
 	_Atomic int users; // lists and contexts
 };
 
-// An open device: a connection of its own. verbs.context is what the program sees.
+// An open device: a connection of its own. The program sees verbs.context.
 struct context {
 	int sock, bell;
 	struct v_page *page;

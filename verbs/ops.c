@@ -1,4 +1,4 @@
-// The tables of an open device. What is not served answers EOPNOTSUPP, never a call of nothing.
+// The tables of an open device. Operations that are not supported answer EOPNOTSUPP; no entry is NULL.
 #include "internal.h"
 
 static int no(void)

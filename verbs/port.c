@@ -1,4 +1,4 @@
-// What the library and libmcastsysfs.so say alike of the device.
+// The device's attributes, shared by the library and libmcastsysfs.so.
 #include "internal.h"
 
 // The GUID is made of the address, as a MAC address would be.

@@ -3,7 +3,7 @@
 
 #include <arpa/inet.h>
 
-// verbs_takes says whether the service has the operation.
+// verbs_takes reports whether the service has the operation.
 int verbs_takes(enum ibv_qp_type type, enum ibv_wr_opcode op)
 {
 	switch (op) {
@@ -23,7 +23,8 @@ int verbs_takes(enum ibv_qp_type type, enum ibv_wr_opcode op)
 	}
 }
 
-// verbs_fits says whether a message has a length that its NIC sends. It answers requests that are longer by ending the queue pair.
+// verbs_fits reports whether a message has a length that its NIC sends. It answers requests that are longer by ending the queue
+// pair.
 int verbs_fits(const struct qp *q, enum ibv_wr_opcode op, uint64_t length)
 {
 	return length <= V_MESSAGE && (op != IBV_WR_RDMA_READ || length <= (uint64_t)V_PACKETS * q->mtu);

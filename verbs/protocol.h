@@ -1,4 +1,4 @@
-// What the library and the NIC's side (package nodeagent/verbs) say to each other. Both run on one machine, so numbers
+// The messages between the library and the NIC's side (package nodeagent/verbs). Both run on one machine, so numbers
 // have its byte order, which is little-endian. A request and its reply are one message each of a SEQPACKET socket.
 // TestLayout compares these structures with the package's.
 #ifndef MCASTLAB_PROTOCOL_H
@@ -40,8 +40,8 @@ enum v_op {
 // read, comes with the reply (v_reply).
 enum { V_TIME = 48 };
 
-// The page is what a lab's clock goes by: the rate that is valid now, and the one that has been announced, whose dilation is 0 if there is
-// none. From the instant mono (CLOCK_MONOTONIC, nanoseconds) lab (picoseconds) passes in that proportion. The rates that count are
+// The page has the rates of a lab's clock: the rate that is valid now, and the one that has been announced, whose dilation is 0 if there
+// is none. From the instant mono (CLOCK_MONOTONIC, nanoseconds) lab (picoseconds) passes in that proportion. The rates that count are
 // those of the generation's last bit.
 struct v_rate {
 	_Atomic int64_t mono, lab;

@@ -41,7 +41,7 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 	return q;
 }
 
-// serves says whether the device has the type of queue pair and all that is asked of it.
+// serves reports whether the device has the type of queue pair and all requested features.
 static int serves(const struct ibv_qp_init_attr_ex *a)
 {
 	uint32_t mask = a->comp_mask;

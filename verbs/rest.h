@@ -1,4 +1,4 @@
-// How a thread that looks for something without end lets others have the processors: the lab's nodes, which bring what it
+// How a thread that polls without end gives the processors to others: the lab's nodes, which bring the events that it
 // waits for. It sleeps and does not yield: with 16 ranks of MPI that yielded on two cores, Linux 6.18 let no other process
 // run for up to 48 s.
 #pragma once

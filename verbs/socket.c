@@ -6,7 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-// failure returns EIO if the NIC has gone, and else errno.
+// failure returns EIO if the NIC is gone, and else errno.
 static int failure(void)
 {
 	return errno == EPIPE || errno == ECONNRESET ? EIO : errno;

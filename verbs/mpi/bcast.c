@@ -1,9 +1,9 @@
-// MPI_Bcast by in-network multicast, for programs that know nothing of it: the library is loaded before MPI's (LD_PRELOAD), and
-// takes the place of MPI_Bcast by the profiling interface of MPI. Whatever it does not do, or cannot, PMPI_Bcast does.
+// MPI_Bcast by in-network multicast, for unmodified programs: the library is loaded before MPI's (LD_PRELOAD), and takes the place
+// of MPI_Bcast by the profiling interface of MPI. PMPI_Bcast handles all other calls.
 //
-// All ranks decide alike. Whether a message is large enough follows from its size, which MPI demands to be the same
-// at all; whether there is a group, they have found together; and whether a transfer has succeeded the root alone says: its NIC has
-// the acknowledgement of all, or not.
+// All ranks decide alike. Whether a message is large enough follows from its size, which MPI demands to be the same at all; whether
+// there is a group, they have found together; and the root alone decides whether a transfer has succeeded: its NIC has the
+// acknowledgement of all, or not.
 #include "../rest.h"
 #include "group.h"
 
@@ -87,7 +87,7 @@ static int post(struct group *g, struct ibv_mr *m, char *p, size_t n, int send)
 	return 0;
 }
 
-// take returns how many requests have completed, or -1 if one has failed.
+// take returns the number of requests that have completed, or -1 if one has failed.
 static int take(struct group *g, struct wait *idle)
 {
 	struct ibv_wc w[16];
@@ -120,7 +120,7 @@ static int send_all(struct group *g, struct ibv_mr *m, char *p, size_t n, MPI_Co
 	return verdict;
 }
 
-// receive_all is a receiver's part. With DELIVERED *err says whether all is in its memory.
+// receive_all is a receiver's part. With DELIVERED *err reports whether all data is in its memory.
 static int receive_all(struct group *g, size_t n, MPI_Comm comm, int root, int ready, int *err)
 {
 	struct wait idle = {0};
@@ -188,7 +188,7 @@ static int packed(struct state *s, void *buf, int count, MPI_Datatype type, size
 	return verdict;
 }
 
-// least returns from how many bytes on broadcasts go to groups.
+// least returns the number of bytes from which on broadcasts go to groups.
 static size_t least(void)
 {
 	const char *s = getenv("MCASTLAB_MPI_MIN");

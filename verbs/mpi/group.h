@@ -33,7 +33,7 @@ struct group *group_make(MPI_Comm comm, int rank, int ranks, const char **why);
 // group_end leaves a group. What comes for it later finds nobody.
 void group_end(struct group *g);
 
-// groups_end leaves all groups, and gives back the device.
+// groups_end leaves all groups, and closes the device.
 void groups_end(void);
 
 // group_region returns memory as the NIC knows it, or NULL.

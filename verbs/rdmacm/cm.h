@@ -1,4 +1,4 @@
-// What the files of librdmacm share.
+// Declarations that the files of librdmacm share.
 #ifndef MCASTLAB_CM_H
 #define MCASTLAB_CM_H
 #include "../internal.h"

@@ -1,4 +1,4 @@
-// Connections: what the program asks for.
+// Connections: the program's calls.
 #include "cm.h"
 
 // fill returns what a side says; its queue pair is that of the identifier if it has one.

@@ -1,4 +1,5 @@
-// Events: what the NIC's side tells, with what a program expects to have been done when it sees them.
+// Events: the NIC's side sends them, and the library first carries out the steps that a program expects
+// before it sees them.
 #include "cm.h"
 
 #include <arpa/inet.h>
@@ -139,7 +140,7 @@ static void fill(struct event *e, const struct id *p, const struct v_cm_event *v
 	};
 }
 
-// take turns what the NIC's side tells into an event, and returns whether the program is to see it.
+// take turns a message of the NIC's side into an event, and returns whether the program is to see it.
 static int take(struct event *e, const struct v_cm_event *v)
 {
 	struct id *p = cm_find(v->type == RDMA_CM_EVENT_CONNECT_REQUEST ? v->listener : v->id);

@@ -1,4 +1,4 @@
-// Queue pairs of identifiers, and what they are told for a connection.
+// Queue pairs of identifiers, and their attributes for a connection.
 #include "cm.h"
 
 int cm_query(struct id *p, struct v_cm_query *q)

@@ -1,4 +1,5 @@
-// Files of sysfs whose text is the device's: the NIC is asked when they are opened, and says what ibv_query_* says.
+// Files of sysfs whose text is the device's: the NIC is asked when they are opened, and gives the values of
+// ibv_query_*.
 #include "facts.h"
 #include "../internal.h"
 

@@ -1,4 +1,4 @@
-// What files of sysfs say that depends on the NIC.
+// Contents of files of sysfs that depend on the NIC.
 #pragma once
 
 enum sysfs_fact { SYSFS_RATE = 1, SYSFS_GID, SYSFS_GUID };

@@ -1,5 +1,5 @@
 // Addresses of IPv6 by number, as rping -a and mckey -m take them. The C library refuses them where no interface has an address of IPv6,
-// unless it is told not to look, and a lab's interfaces have none: the fabric is the NIC's.
+// unless the caller turns that check off, and a lab's interfaces have none: the fabric is the NIC's.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>

@@ -1,6 +1,6 @@
-// libmcastsysfs.so, for LD_PRELOAD: what programs look for of a device in /sys/class/infiniband and /dev/infiniband, where a
-// machine without such a device has nothing. A file there is made in memory when it is opened; all other paths are
-// the C library's. Without MCASTLAB_VERBS it does nothing.
+// libmcastsysfs.so, for LD_PRELOAD: the files of a device in /sys/class/infiniband and /dev/infiniband, which a machine
+// without such a device lacks. A file there is made in memory when it is opened; all other paths are the C library's.
+// Without MCASTLAB_VERBS it does nothing.
 #define _GNU_SOURCE
 #include "facts.h"
 
@@ -204,7 +204,7 @@ int access(const char *path, int mode)
 	return real(path, mode);
 }
 
-// A folder looks like /, the device like /dev/null, and any other file like one of procfs: it is a file, and whoever asks may read it.
+// A folder looks like /, the device like /dev/null, and any other file like one of procfs: it is a file, and every user may read it.
 static const char *stand_in(const char *path)
 {
 	int i = find(path);

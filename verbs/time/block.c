@@ -1,5 +1,6 @@
-// What may block for something outside the lab, of a program that has turns: sockets, pipes, children. The thread waits in turns, and
-// looks when it is told to: while no other program runs, so that it does not matter which of two was faster.
+// Calls that may block for something outside the lab, of a program that has turns: sockets, pipes, children. The thread waits in
+// turns, and checks its condition when the node asks it to: while no other program runs, so that it does not matter which of two was
+// faster.
 #include "time.h"
 
 #include <fcntl.h>
@@ -60,7 +61,7 @@ static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all)
 	return r;
 }
 
-// polled is what a poll looks at.
+// polled is the condition that a poll checks.
 struct polled {
 	struct pollfd *fds;
 	nfds_t n;

@@ -1,4 +1,4 @@
-// What block.c and give.c share.
+// Declarations that block.c and give.c share.
 #ifndef MCASTLAB_BLOCK_H
 #define MCASTLAB_BLOCK_H
 #pragma GCC visibility push(hidden)

@@ -1,6 +1,6 @@
-// libmcasttime.so, for LD_PRELOAD: a program's clocks show the lab's time. The rates come from the node's process, in a page that it keeps
-// up to date (struct v_time); what the program waits for is translated to the machine's clock. Without MCASTLAB_CLOCK it
-// does nothing. docs/libibverbs.md says what is covered.
+// libmcasttime.so, for LD_PRELOAD: a program's clocks show the lab's time. The rates come from the node's process, in a page that it
+// updates (struct v_time); the program's deadlines are converted to the machine's clock. Without MCASTLAB_CLOCK it does nothing.
+// docs/libibverbs.md lists the covered calls.
 #include "time.h"
 
 #include <dlfcn.h>

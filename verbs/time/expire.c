@@ -1,5 +1,5 @@
-// Timers of a program that has turns: those of timer_create that go by a clock of the lab's, and that of setitimer and alarm. A thread of
-// this library waits for the next of them, and sends its signal. It is there while a timer is armed.
+// Timers of a program that has turns: those of timer_create on a clock of the lab's, and that of setitimer and alarm. A thread of this
+// library waits for the next of them, and sends its signal. It is there while a timer is armed.
 #include "time.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-// What writes to pipes and sockets, of a program that has turns. A call that would block since the other end does not read gives its turn
-// away, and takes it again when there is room.
+// Calls that write to pipes and sockets, of a program that has turns. A call that would block since the other end does not read gives its
+// turn away, and takes it again when there is room.
 #include "time.h"
 
 #include <sys/uio.h>

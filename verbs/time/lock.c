@@ -1,4 +1,4 @@
-// What waits for a lock, a condition, a semaphore or a thread, until an instant.
+// Calls that wait for a lock, a condition, a semaphore or a thread, until an instant.
 #include "time.h"
 
 // instant returns the machine's instant at which to look again whether one of the lab's has come.

@@ -1,4 +1,5 @@
-// popen of a program that has turns: the C library starts the shell by a call of its own, which nobody would see.
+// popen of a program that has turns: the C library starts the shell by a call of its own, which this library
+// would not see.
 #include "time.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// A thread's seat: a page that its node may look at (struct v_seat). What the library waits for itself is part of the turn. In any other
-// call that sleeps in the kernel the node sees it asleep, and gives the turn on.
+// A thread's seat: a page that its node may read (struct v_seat). The library's own waits are part of the turn. In any other call that
+// sleeps in the kernel the node sees it asleep, and passes the turn on.
 #include "time.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Signals of a program that has turns. While a thread waits for something outside the lab, the signals that the program handles are
-// held back, and count among what it waits for: their handlers run when it has its turn, and end the wait as they do on Linux.
+// held back, and end the wait too: their handlers run when it has its turn, and end the wait as they do on Linux.
 #include "time.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static uint64_t due(uint64_t wanted)
 	return came;
 }
 
-// looked is what a wait looks at: signals, and what else it waits for.
+// looked is the condition that a wait checks: signals, and its own.
 struct looked {
 	uint64_t wanted;
 	int (*ready)(void *);
@@ -82,7 +82,7 @@ static int look(void *arg)
 	return (l->ready && l->ready(l->arg)) || due(l->wanted) != 0;
 }
 
-// deliver has the handlers of signals that have come run, with a mask, and reports by *again whether calls go on after all of them.
+// deliver runs the handlers of arrived signals, with a mask, and reports by *again whether calls are resumed after all of them.
 static int deliver(uint64_t wanted, const sigset_t *mask, int *again)
 {
 	int err = errno;

@@ -1,8 +1,8 @@
-// Does a thread that calls nobody compute, or look at memory until somebody else changes it? Computing takes no lab time, and how much
-// processor time it takes differs from run to run, so the answer must not depend on that. Whoever only looks comes back to the same few
-// states again and again: the same instruction with the same registers. A thread that computes gets on, and so do its registers.
-// A burst of samples says which. One counts only if the thread has run since the one before: it has used processor time, and has not lost
-// its processor, which it does where a signal's handler ends.
+// Does a thread that makes no calls compute, or poll memory until another thread changes it? Computing takes no lab time, and its
+// processor time differs from run to run, so the answer must not depend on that. A thread that polls returns to the same few states again
+// and again: the same instruction with the same registers. A thread that computes advances, and so do its registers. A burst of samples
+// decides. One counts only if the thread has run since the one before: it has used processor time, and has not lost its processor, which
+// it does where a signal's handler ends.
 #include "time.h"
 
 #include <sys/syscall.h>

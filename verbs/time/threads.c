@@ -1,4 +1,5 @@
-// Threads of a program that has turns: one of them runs at a time. Who waits for another gives up its turn.
+// Threads of a program that has turns: one of them runs at a time. A thread that waits for another gives up
+// its turn.
 #include "time.h"
 
 #include <sched.h>
@@ -324,7 +325,7 @@ static void leave_sleeper(struct sleeper *s)
 	atomic_flag_clear(&sleepers_lock);
 }
 
-// wake has as many of those go on that wait for a condition.
+// wake resumes up to most of the threads that wait for a condition.
 static void wake(const pthread_cond_t *c, unsigned most)
 {
 	lock_sleepers();

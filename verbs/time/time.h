@@ -1,5 +1,5 @@
-// What the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the machine, "lab" is the
-// lab's time.
+// Declarations that the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the machine,
+// "lab" is the lab's time.
 #ifndef MCASTLAB_TIME_H
 #define MCASTLAB_TIME_H
 #define _GNU_SOURCE

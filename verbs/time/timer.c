@@ -1,5 +1,4 @@
-// Timers and the time-outs of sockets, which are the kernel's: they are set by the rate of the moment, or the one that has been announced, and a later change does
-// not move them.
+// Timers and the time-outs of sockets, which are the kernel's: they are set by the current rate, or the announced one, and a later change does not move them.
 #include "time.h"
 
 // wall returns how long a length of lab time takes from now on; 0, which disarms, stays 0.
@@ -8,7 +7,7 @@ static int64_t wall(int64_t ns)
 	return ns ? lab_wait(lab_now() + (ns < FOREVER ? ns : FOREVER)) : 0;
 }
 
-// lab returns how much lab time passes in a length of the machine's from now on.
+// lab returns the lab time that passes in a length of the machine's from now on.
 static int64_t lab(int64_t ns)
 {
 	int64_t now = mono_now();

@@ -1,6 +1,6 @@
-// The processor's time stamp counter. The kernel makes rdtsc fault (PR_SET_TSC), and the handler puts in place of it what the counter
-// would be if it went by lab time. The fault is per thread, and children and new programs inherit it; a new program would die
-// of it before this library is loaded, so it is switched off around whatever starts one.
+// The processor's time stamp counter. The kernel makes rdtsc fault (PR_SET_TSC), and the handler returns the value that the counter
+// would have in lab time. The fault is per thread, and children and new programs inherit it; a new program would die of it before
+// this library is loaded, so it is switched off around every call that starts one.
 #include "time.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-// Turns: in a lab whose time is virtual the node's process decides when a thread goes on (Turns of package nodeagent/verbs). Lab time
-// stands still while a program runs. A thread that waits says what for, by a connection of its own, and goes on when it
-// is told the time.
+// Turns: in a lab whose time is virtual the node's process decides when a thread resumes (Turns of package nodeagent/verbs). Lab time
+// stands still while a program runs. A thread that waits sends its wait over a connection of its own, and resumes when it gets the
+// time.
 #include "time.h"
 
 #include <fcntl.h>
@@ -30,13 +30,14 @@ static __thread int dirties;
 static __thread volatile sig_atomic_t waiting; // the thread is within a wait
 static __thread volatile unsigned calls;       // of this library, and of that of verbs
 
-// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: each look takes 1/64 of the time
-// for which it has been looking, at most LOOK_MAX. Programs that pace themselves by busy waits wait as long as the last time, or nearly:
-// around that looks take less, down to 1/1024. Shorter waits than PACE count for nothing there, since programs stamp what they post.
-// LOOK_WAIT is what looks may cost before they are waited for.
+// The cost of polls, in picoseconds. A thread that does nothing else polls less and less often: each poll takes 1/64 of the time for
+// which it has been polling, at most LOOK_MAX. Programs that pace themselves by busy waits wait as long as the last time, or nearly:
+// around that polls take less, down to 1/1024. Waits shorter than PACE are ignored there, since programs read the clock when they post.
+// LOOK_WAIT is the cost of polls that a thread may have before they are waited for.
 enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 50000000, LOOK_PART = 64, LOOK_LEAST = 1024, PACE = 1000000, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
 
-// What asks for turns is about to do something, which a thread may only in its turn.
+// turns_on reports whether the process has turns, and takes the thread's turn back: its callers are
+// about to act, which a thread may only in its turn.
 int turns_on(void)
 {
 	if (rank < 0)
@@ -50,7 +51,7 @@ int64_t turns_ps(void)
 	return atomic_load(&now_ps) + debt_ps;
 }
 
-// lost ends a program whose node has gone: nothing would ever wake it.
+// lost ends a program whose node is gone: nothing would ever wake it.
 static void lost(void)
 {
 	static const char text[] = "mcastlab: the node has gone, and with it the lab's time\n";
@@ -81,8 +82,8 @@ static void say(const void *m, size_t size)
 		lost();
 }
 
-// settle waits until what the thread has written to sockets has arrived, so that whoever waits for it finds it. What the other end
-// has no room for stays.
+// settle waits until the thread's writes to sockets have arrived, so that readers that wait for them find them. Bytes that the
+// other end has no room for stay.
 static void settle(void)
 {
 	for (int i = 0; i < dirties; i++)
@@ -200,7 +201,7 @@ static int64_t share(int64_t spent_ps, int64_t least)
 	return cost < least ? least : cost < LOOK_MAX ? cost : LOOK_MAX;
 }
 
-// give has other threads run, and lab time go on to what the thread's looks have cost.
+// give lets other threads run, and lab time advance by the cost of the thread's polls.
 static void give(void)
 {
 	int64_t since = spun_ps;

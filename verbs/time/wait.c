@@ -1,4 +1,4 @@
-// What waits: for a length of lab time, or until an instant of it.
+// Calls that wait: for a length of lab time, or until an instant of it.
 #include "time.h"
 
 #include "../protocol.h"
