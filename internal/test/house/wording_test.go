@@ -22,13 +22,10 @@ type phrase struct {
 // better wording was known for every place where it stood.
 var phrases = []phrase{
 	{regexp.MustCompile(`\.\.\.|…`), "end the sentence, or name what follows"},
-	{regexp.MustCompile(`(?i)\betc\b`), "name the others, or say what they have in common"},
-	{regexp.MustCompile(`(?i)\b(obviously|of course|clearly|needless to say)\b`), "leave it out; what is not plain needs its reason"},
-	{regexp.MustCompile(`(?i)\b(just|simply|basically|actually|really)\b`), "leave it out, or write only, exactly or last"},
+	{regexp.MustCompile(`(?i)\b(obviously|of course|needless to say)\b`), "leave it out; what is not plain needs its reason"},
 	{regexp.MustCompile(`(?i)\b(magic|magically|somehow|hopefully)\b`), "say what the mechanism is"},
-	{regexp.MustCompile(`(?i)\b(stuff|things?)\b`), "name it: a value, an object, an event, a step"},
+	{regexp.MustCompile(`(?i)\bstuff\b`), "name it: a value, an object, an event, a step"},
 	{regexp.MustCompile(`(?i)\b(dog|ripe|buried|hear of it)\b`), "use the field's noun"},
-	{regexp.MustCompile(`(?i)\b(somebody|anybody|everybody)\b`), "name the party: a member, a peer, a program, the user"},
 	{regexp.MustCompile(`(?i)\b(anew|by turns|for want of)\b`), "write again, alternately, for lack of"},
 	{regexp.MustCompile(`(?i)\b(called so|(is|are) there twice)\b`), "write has that name, appears twice"},
 	{regexp.MustCompile(`(?i)\bleaders? of old\b`), "write a deposed leader"},
