@@ -12,23 +12,20 @@ import (
 //
 //	bcast.cepheus.64MiB.jct.p50 < bcast.binomial.64MiB.jct.p50 / 1.9
 //
-// An expression has numbers, + - * / and parentheses, and quantities
-// WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds; of HPL, whose size
-// is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor; of storage,
-// also WORKLOAD.SCHEME.SIZE.io.iops|replicas|copied; of many-to-many also latency, in
-// microseconds, and goodput, in Gb/s, with the same statistics; of fsdp also allgather and
-// reduce-scatter, the time until that half is done; of flows, whose scheme is the flow, also goodput, rate.N, the Gb/s
-// of the N-th interval, and beside.F, fairness.F and regain.F, what the flow has beside flow F (apps/flows). Of a workload that has one
-// scheme and one size, on the event clock, WORKLOAD.SCHEME.SIZE.bytes.links are the bytes
-// of frames on all links, payload what of that is messages, sent and received those of its
-// hosts. WORKLOAD.SCHEME.SIZE.fallback.fallbacks|returns|probes|overlay|apart|restarted count
-// what a scheme's fallback to unicast did, and WORKLOAD.SCHEME.SIZE.recovery.cutoffs|requests|
-// fetched|duplicates|stale the recoveries of one that may lose data. Of a bcast by ud- or uc-multicast and an allgather
-// by multicast, WORKLOAD.SCHEME.SIZE.phase.barrier|multicast|handshake are the microseconds that a rank spends in each.
+// An expression has numbers, + - * / and parentheses, and quantities WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in
+// microseconds; of HPL, whose size is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor; of storage, also
+// WORKLOAD.SCHEME.SIZE.io.iops|replicas|copied; of many-to-many also latency, in microseconds, and goodput, in Gb/s, with the same
+// statistics; of fsdp also allgather and reduce-scatter, the time until that half is done; of flows, whose scheme is the flow, also
+// goodput, rate.N, the Gb/s of the N-th interval, and beside.F, fairness.F and regain.F, the flow's share beside flow F (apps/flows).
+// Of a workload that has one scheme and one size, on the event clock, WORKLOAD.SCHEME.SIZE.bytes.links are the bytes of frames on all
+// links, payload those of messages in them, sent and received those of its hosts.
+// WORKLOAD.SCHEME.SIZE.fallback.fallbacks|returns|probes|overlay|apart|restarted count the actions of a scheme's fallback to unicast,
+// and WORKLOAD.SCHEME.SIZE.recovery.cutoffs|requests|fetched|duplicates|stale the recoveries of one that may lose data. Of a bcast by
+// ud- or uc-multicast and an allgather by multicast, WORKLOAD.SCHEME.SIZE.phase.barrier|multicast|handshake are the microseconds that a
+// rank spends in each.
 //
-// A line may begin with PRED or CAL. PRED (predicted) says that no parameter was chosen to make the
-// line hold. CAL (calibrated) says that a parameter of the lab was chosen so that it holds, so that
-// it reproduces nothing.
+// A line may begin with PRED or CAL. PRED (predicted): no parameter was tuned to make the line hold. CAL (calibrated): a parameter of
+// the lab was tuned to match, so the line guards against regressions only.
 type Expect struct {
 	Text        string
 	Basis       string // CAL, PRED or nothing

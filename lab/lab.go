@@ -19,7 +19,7 @@ type Lab struct {
 	NICs     NICs     `yaml:"nics" json:"nics,omitzero" doc:"what all network adapters have in common"`
 	Hosts    []Host   `yaml:"hosts" json:"hosts,omitzero" doc:"hosts that differ from the others"`
 	Labels   []Label  `yaml:"labels" json:"labels,omitzero" doc:"names for sets of nodes, by which faults find them"`
-	// Controllers are replicas of the control plane, of labs that run.
+	// Controllers are the replicas of a running lab's control plane.
 	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
 	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`

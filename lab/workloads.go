@@ -97,7 +97,7 @@ func (l *Lab) CheckSim() error {
 }
 
 // CheckPrograms returns an *Error if the lab runs programs of this machine and that is not allowed, or no
-// dilation is set: what they take is not known beforehand. Else it returns nil.
+// dilation is set, since their duration is not known beforehand. Else it returns nil.
 func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
 	for i, w := range l.Workloads {
 		e := w.Chosen()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// MemoryKind names what the memory of a buffer is made of.
+// MemoryKind is the kind of memory behind a buffer.
 type MemoryKind string
 
 // Kinds of memory (virtrnic.Memory).

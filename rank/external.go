@@ -30,8 +30,8 @@ func (r inside) AwaitExternal(rank int, address uint32) {
 	r.get(rankhost.ExternalKey+rankhost.ReadyKey+name+"/"+r.addr(address).String(), "external "+name+" to be ready")
 }
 
-// Finish blocks until the external hosts have all that f names, or come no further, and returns those of the latter. All ranks
-// call it with the same key, which is the job's only one of that name; f counts of the one that has it.
+// Finish blocks until the external hosts have all packets that f names, or make no more progress, and returns those that make
+// none. All ranks call it with the same key, which no other call of the job uses; one of them passes f, and the others nil.
 func (r inside) Finish(key string, f *rankhost.Finish) (lacks []rankhost.Lack) {
 	if f != nil {
 		b, err := json.Marshal(f)
@@ -76,7 +76,7 @@ func (g insideGroup) Received() (psn uint32) { return g.r.lastPSN(g.qp, (*virtrn
 // Sent returns the PSN of the last packet posted.
 func (c insideConn) Sent() (psn uint32) { return c.r.lastPSN(c.qp, (*virtrnic.QP).SQPSN) }
 
-// Received returns the PSN of the last packet of the peer that came in order.
+// Received returns the PSN of the last packet of the peer that arrived in order.
 func (c insideConn) Received() (psn uint32) { return c.r.lastPSN(c.qp, (*virtrnic.QP).RQPSN) }
 
 // lastPSN returns the PSN before the next one of a direction.

@@ -33,8 +33,8 @@ func (g *Group) Abandon() {
 	}
 }
 
-// Drop is Delete for a group whose members may be gone: it waits for nobody. The leader keeps
-// asking the fabric to forget the group.
+// Drop is Delete for a group whose members may be gone: it does not wait for them. The leader keeps
+// asking the fabric to delete the group.
 func (g *Group) Drop() (err error) {
 	if g.leads() {
 		g.r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { err = a.Delete(now, g.id) })

@@ -25,8 +25,8 @@ const (
 // DatagramHeader is the number of bytes that a receive of a datagram holds before the data.
 const DatagramHeader = 40
 
-// Multicast is a plain IP multicast group that all ranks of the job are attached to. What a
-// rank sends reaches each other member at most once, unacknowledged and in no promised order.
+// Multicast is a plain IP multicast group that all ranks of the job are attached to. A rank's messages
+// reach each other member at most once, unacknowledged and in no guaranteed order.
 type Multicast struct {
 	r       *Rank
 	name    string
@@ -212,7 +212,7 @@ func (m *Multicast) Post(all ...Receive) (err error) {
 	return nil
 }
 
-// Clear takes back what was posted, and forgets what has come. Nothing may be under way.
+// Clear withdraws posted receives and drops arrivals. No message may be under way.
 func (m *Multicast) Clear() (err error) {
 	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		m.take(nic)
@@ -284,8 +284,7 @@ func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
 	return q, nil
 }
 
-// Close detaches the rank and takes its queue pair back. All ranks call it once nobody
-// sends any more.
+// Close detaches the rank and destroys its queue pair. All ranks call it after the last message.
 func (m *Multicast) Close() error {
 	err := m.Shut()
 	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {

@@ -142,11 +142,11 @@ func (r *Rank) destroyQP(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP) erro
 	return nic.DestroyQP(now, q)
 }
 
-// Close destroys what the rank has made: queue pairs, completion queues and address handles.
-// On the rank itself, rather than a view, this includes what the views have made, memory and
-// the protection domain. If the rank leads a group that has not been deleted, Close asks the
-// fabric to forget the group. It waits for nobody. Runtimes call it on the rank itself when
-// all ranks have ended.
+// Close destroys the objects that the rank has made: queue pairs, completion queues and address
+// handles. On the rank itself, rather than a view, this includes the objects of the views, memory and
+// the protection domain. If the rank leads a group that has not been deleted, Close asks the fabric to
+// delete the group. It does not wait for other ranks. Runtimes call it on the rank itself when all
+// ranks have ended.
 func (r *Rank) Close() {
 	some := false
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {

@@ -21,16 +21,16 @@ type Program struct {
 	Broadcast func(r *Rank) (Broadcast, error)
 }
 
-// Broadcast is one rank's part of a broadcast algorithm of the user's own. The benchmark calls
-// it for one message after another and verifies what the receivers got. Time is measured from
-// when all ranks have returned from Begin.
+// Broadcast is one rank's part of a broadcast algorithm of the user's own. The benchmark calls it for
+// one message after another and verifies the received data. Time is measured from the instant at which
+// all ranks have returned from Begin.
 type Broadcast interface {
 	// Begin prepares for a message of n bytes at the start of b, from the rank root to all
 	// others: it posts the receives and makes the connections that are not there yet.
 	Begin(b *Buffer, n, root int) error
-	// Run moves the message. It calls received as soon as this rank has all of it, and returns
-	// when all that the rank sent is acknowledged. Without the call the rank has the message
-	// when Run returns; the root has it from the start.
+	// Run moves the message. It calls received as soon as this rank has all of it, and returns when all
+	// packets of the rank are acknowledged. Without the call the rank has the message when Run returns;
+	// the root has it from the start.
 	Run(received func()) error
 	// Close releases what the algorithm holds in the fabric, such as groups. It is called on
 	// all ranks after the last message.

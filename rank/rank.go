@@ -168,8 +168,8 @@ func (r inside) Common(name string, make func() any) any {
 	return v
 }
 
-// Open returns those of some sends, in their order and in the same memory, for which Wait has anything to do: it would return at once
-// from the others, which have succeeded, and without asking the NIC takes no time.
+// Open returns the sends, in their order and in the same memory, for which Wait has work to do. For the others, which have succeeded,
+// Wait would return immediately and, if polling the NIC takes no time, without effect.
 func (r inside) Open(sends []*Request) []*Request {
 	if r.c.Params.Cost.Poll > 0 {
 		return sends

@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// Reduction is a group whose switches sum up what its members send (BAS-14). Its queue pairs
-// are UD, so members repeat what is lost until they receive the answer.
+// Reduction is a group whose switches add up the numbers of its members (BAS-14). Its queue pairs are
+// UD, so members repeat a lost packet until they receive the answer.
 type Reduction struct {
 	g     *Group
 	ah    *virtrnic.AddressHandle

@@ -58,8 +58,8 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	return s, nil
 }
 
-// Until blocks until cond holds. What cond reads is changed by the rank's other workers, which
-// must call Notify afterwards. why completes the sentence "waiting on ...".
+// Until blocks until cond holds. cond reads state that the rank's other workers change, which must call
+// Notify afterwards. why completes the sentence "waiting on ...".
 func (r *Rank) Until(why string, cond func() bool) {
 	for {
 		r.poll() // on a wall clock, completions that came before this look do not wake the task
@@ -97,7 +97,7 @@ func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func
 	}
 }
 
-// Notify wakes the rank's other workers, so that they check again what they wait for.
+// Notify wakes the rank's other workers, so that they check their conditions again.
 func (r *Rank) Notify() { r.c.Host.Kick() }
 
 // subBoard is the out-of-band channel of a part of a job: the channel of the job, with keys

@@ -110,7 +110,7 @@ func (r inside) NewInlet(peer int) (any, error) {
 // QPN returns the queue pair number that outlets send to.
 func (i *inlet) QPN() wire.QPN { return i.qp.Num() }
 
-// Attach makes the inlet receive what the peer sends to a multicast group.
+// Attach makes the inlet receive the peer's messages to a multicast group.
 func (i *inlet) Attach(group uint32) (err error) {
 	i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.AttachUC(i.qp, group) })
 	if err != nil {
@@ -151,8 +151,8 @@ func (r inside) Unwanted() (n uint64) {
 // pairQKey is the Q_Key of datagrams between two ranks.
 const pairQKey = 0x5ed
 
-// NewPair returns datagrams between the rank and another one (BAS-15): what one sends lands in the next receive of
-// the other, at most once. Both must call it with the same name.
+// NewPair returns datagrams between the rank and another one (BAS-15): a message of one lands in the next receive
+// of the other, at most once. Both must call it with the same name.
 func (r inside) NewPair(name string, peer, depth int) (*Multicast, error) {
 	m := &Multicast{r: r.Rank, name: name, kind: Datagrams, pair: true, ip: r.ip(peer)}
 	if err := m.attach(depth); err != nil {

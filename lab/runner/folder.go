@@ -124,7 +124,7 @@ func onCores(n int, f func(i int)) {
 	working.Wait()
 }
 
-// WriteFile writes a file that is either what it was or whole.
+// WriteFile replaces a file atomically: a reader sees the old content or the whole new one.
 func WriteFile(name string, b []byte) error {
 	f, err := OpenFolder(filepath.Dir(name))
 	if err != nil {

@@ -20,7 +20,8 @@ const (
 	StatusFailed      Status = "failed" // an expectation does not hold, or data did not verify
 	StatusInterrupted Status = "interrupted"
 	StatusError       Status = "error"
-	// StatusKilled is of a run whose process has ended without saying how. No file has it: see StatusOf.
+	// StatusKilled is the status of a run whose process has ended without recording its outcome. No file
+	// has it: see StatusOf.
 	StatusKilled Status = "killed"
 )
 

@@ -1,8 +1,8 @@
-// Package collective implements collective operations: Broadcast, Allgather, Alltoall,
-// Reduce-scatter and the barrier. Some algorithms use in-network multicast; the others use
-// unicast connections, as the systems do that multicast is compared with. A New function
-// (NewBcast, NewAllgather and so on) prepares the algorithm of a given name on a rank. Each
-// algorithm is a short file whose doc comment gives the closed form of its time.
+// Package collective implements collective operations: Broadcast, Allgather, Alltoall, Reduce-scatter
+// and the barrier. Some algorithms use in-network multicast; the others use unicast connections, like
+// the systems with which multicast is compared. A New function (NewBcast, NewAllgather and so on)
+// prepares the algorithm of a given name on a rank. Each algorithm is a short file whose doc comment
+// gives the closed form of its time.
 //
 // The closed forms use these symbols: N ranks, r = N-1 receivers, M bytes, B the link rate,
 // and S(m, L) the time of one message of m bytes over L links, from its start to its last bit:
@@ -79,7 +79,7 @@ type Options struct {
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
 	// FlagTime is the time that the completion flag of the last worker takes to host memory.
 	FlagTime vtime.Duration `json:"flag_time,omitempty"`
-	// Fallback selects what a broadcast does when multicast does not work; empty is
+	// Fallback selects the reaction of a broadcast to multicast that does not work; empty is
 	// FallbackOff.
 	Fallback string `json:"fallback,omitempty"`
 	// Transport selects how unicast sends: TransportRC, or if empty, whole messages; TransportRCChunks or

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective/fallback"
 )
 
-// Values of Options.Fallback: what a broadcast by in-network multicast does when multicast
+// Values of Options.Fallback: the reaction of a broadcast by in-network multicast to multicast that
 // does not work.
 const (
 	FallbackOff     = "off"     // the broadcast ends with an error

@@ -13,15 +13,15 @@ type finisher interface {
 	lastPSN(to int) (psn uint32, err error)
 }
 
-// Lack is an external host of which it is not known that it has a message, or as the root its acknowledgement.
+// Lack is an external host that may lack a message, or as the root its acknowledgement.
 type Lack struct {
 	Host string `json:"host"`
 	Why  string `json:"why"` // as a part of a sentence of which the host is the subject
 }
 
 // Finish blocks after Run until the external hosts have the message, and an external root its last acknowledgement, and
-// returns those of which that cannot be said. All ranks call it with the same key, another one for each message. last says
-// that queue pairs and groups go afterwards, for which it waits until a root cannot ask any more.
+// returns those for which that is not known. All ranks call it with the same key, another one for each message. last
+// announces that queue pairs and groups are destroyed afterwards: Finish then waits until a root can no longer repeat.
 func Finish(a Algorithm, r *rank.Rank, root int, key string, last bool) (lacks []Lack, err error) {
 	speaker := root
 	if r.External(root) {
