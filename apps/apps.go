@@ -1,5 +1,5 @@
-// Package apps holds what the workloads of a lab share: the interfaces by which a runtime starts
-// them, and the rows that they report. GEN-12 defines the times of a row.
+// Package apps holds the parts that the workloads of a lab share: the interfaces by which a runtime
+// starts them, and the rows that they report. GEN-12 defines the times of a row.
 package apps
 
 import (
@@ -18,8 +18,8 @@ import (
 // measurement to Rank.Emit while it runs. Parameters and records are JSON, because ranks may be
 // separate processes.
 //
-// Reduce makes the report from the records of all ranks, which are given in rank order. It leaves
-// out what not every rank has recorded, so that an interrupted run reports the rest.
+// Reduce makes the report from the records of all ranks, which are given in rank order. It leaves out
+// results that not every rank has recorded, so that an interrupted run reports the rest.
 type App interface {
 	Run(r *rank.Rank, params []byte) error
 	Reduce(params []byte, records [][][]byte) ([]Row, error)
@@ -95,7 +95,7 @@ type Row struct {
 type RowFault struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	In   string `json:"in"`   // row or run: what its times count from
+	In   string `json:"in"`   // row or run: the start from which its times count
 	Came bool   `json:"came"` // it was in force at some time of the row; false: the row did not reach it
 	// Seen and Hit are as in the report's faults. They are null where several rows were measured in one
 	// go, as with faults of the run they are.

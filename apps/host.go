@@ -109,5 +109,5 @@ func (e *Exits) Failures(row *Row) (lines []string) {
 	return lines
 }
 
-// Unclocked marks Details of rows whose times are not the lab's: what this machine takes for computing is in them.
+// Unclocked marks Details of rows whose times are not the lab's: they include this machine's computing time.
 type Unclocked interface{ WallTime() }

@@ -70,7 +70,7 @@ func Apply(v Verdict, a Arrival, s Sink) bool {
 	return true
 }
 
-// reread returns the frame to the pool and parses what is left of it after damage and truncation: its
+// reread returns the frame to the pool and parses the rest of it after damage and truncation: its
 // headers may say something else now. It returns nil if they contradict the rest, because a receiver's
 // port drops such a frame. Of a trusted frame no bit has been flipped.
 func reread(p *wire.Pool, f *wire.Frame, v Verdict) *wire.Frame {

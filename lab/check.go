@@ -24,8 +24,8 @@ func NameOK(s string) bool { return labName.MatchString(s) }
 // LabelOK reports whether s may be a label in reports, or name a program.
 func LabelOK(s string) bool { return setting.LabelOK(s) }
 
-// checking verifies what no single value shows: choices that exclude each other, names that do
-// not exist.
+// checking verifies properties of several values: choices that exclude each other, names that do not
+// exist.
 type checking struct {
 	l   *Lab
 	dir string // of the lab file
@@ -33,7 +33,7 @@ type checking struct {
 	// programs are those that workloads may name, and broadcasts those that may be schemes; nil: any.
 	programs, broadcasts []string
 
-	expect bool // check whether the lab measures what lines of expect name
+	expect bool // check whether the lab measures the quantities in lines of expect
 	g      *topo.Graph
 	err    *Error // the first of the part that is being checked
 	all    []*Error

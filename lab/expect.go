@@ -50,7 +50,7 @@ const (
 	Predicted  = "PRED"
 )
 
-// Lookup returns the value of a quantity, or an error that names what is missing.
+// Lookup returns the value of a quantity, or an error that names the missing part.
 type Lookup func(name string) (float64, error)
 
 // expr is an expression. One without quantities is constant.

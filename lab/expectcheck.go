@@ -81,8 +81,8 @@ func (m *measured) lack(scheme, size, field, part string) string {
 	return ""
 }
 
-// checkExpect verifies the lines of expect: that they can be read and, where that is asked for,
-// that a run of the lab measures what they name.
+// checkExpect verifies the lines of expect: that they can be read and, where that is asked for, that a
+// run of the lab measures the quantities in them.
 func (c *checking) checkExpect() {
 	var labels []string
 	by := map[string]measured{}

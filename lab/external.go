@@ -174,8 +174,8 @@ func (c *checking) checkHosts() {
 	}
 }
 
-// checkPatience makes sure that an external host does not send again what only waits. A lab
-// with one runs at dilation 1 unless it says otherwise.
+// checkPatience makes sure that an external host does not repeat packets that only wait. A lab with one
+// runs at dilation 1 unless it says otherwise.
 func (c *checking) checkPatience(p string, h *Host) {
 	x := &h.External
 	if err := c.l.CheckPatience(h.Name, x, max(1, float64(c.l.Runtime.Dilation))); err != nil {

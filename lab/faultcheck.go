@@ -154,7 +154,7 @@ func (c *checking) checkTimes(p string, f *Fault, k faults.Kind) {
 	}
 }
 
-// checkLinkFault verifies what decides about frames.
+// checkLinkFault verifies the settings that decide about frames.
 func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 	chosen := 0
 	for _, given := range []bool{f.Rate != nil, f.Nth != nil, f.EveryNth != 0, f.GilbertElliott != nil} {

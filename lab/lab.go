@@ -197,7 +197,7 @@ const (
 // Workload is one entry of workloads. Package apps/registry has all kinds.
 type Workload = registry.Workload
 
-// TraceMessages is the value of trace that records what messages do.
+// TraceMessages is the value of trace that records the course of messages.
 const TraceMessages = "messages"
 
 // TimesRanks is the value of times that writes the time of each rank in each iteration.

@@ -63,10 +63,10 @@ func asError(file string, all []*Error) error {
 const (
 	wordMax = 250
 	textMax = 4000
-	wordCut = 60 // what is left of both ends
+	wordCut = 60 // the rest at both ends
 )
 
-// shortened cuts what a message quotes of a file.
+// shortened cuts a message's quotation from a file.
 func shortened(text string) string {
 	words := strings.Split(text, " ")
 	for i, w := range words {

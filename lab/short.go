@@ -1,6 +1,6 @@
 package lab
 
-// Shorthands: what may be written as a scalar.
+// Shorthands: values that may be written as a scalar.
 
 // Short reads pfc: true and pfc: false.
 func (p *PFC) Short(s string) error { return onOff(&p.Enabled, s) }

@@ -77,7 +77,7 @@ func (b *binder) bindValue(path string, n ast.Node, v *Value) {
 	}
 }
 
-// checkSweep verifies what a sweep says, but for its points, each of which is checked as a lab of its own.
+// checkSweep verifies a sweep, except its points, each of which is checked as a lab of its own.
 func (c *checking) checkSweep() {
 	s := c.l.Sweep
 	if s == nil {
@@ -153,7 +153,7 @@ func within(path, other string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// checkMeasure verifies that a workload measures what is to be compared.
+// checkMeasure verifies that a workload measures the compared quantity.
 func (c *checking) checkMeasure() {
 	const at = "sweep.measure"
 	if c.spoilt.has("workloads", "topology", "hosts", "controllers") || len(c.l.Workloads) == 0 {
@@ -181,8 +181,8 @@ func (c *checking) checkMeasure() {
 	c.failf(at, "%s: nothing measures %q: %s", at, c.l.Sweep.Measure, why)
 }
 
-// valueAt returns the value at a path of a lab. With fill, what the lab leaves out on the way there gets its defaults;
-// without, the lab is not changed.
+// valueAt returns the value at a path of a lab. With fill, sections that the lab leaves out on the way there get their
+// defaults; without, the lab is not changed.
 func valueAt(v reflect.Value, path string, fill bool) (reflect.Value, error) {
 	at := ""
 	for _, word := range strings.Split(path, ".") {

@@ -99,8 +99,7 @@ func (c *checking) checkScheduling() {
 	}
 }
 
-// checkInput refuses what looks at the queues of an egress, where packets wait at the
-// ingress.
+// checkInput refuses settings that act on the queues of an egress, where packets wait at the ingress.
 func (c *checking) checkInput() {
 	s := &c.l.Switches
 	if s.FlowControl == "credits" {
@@ -122,7 +121,8 @@ func (c *checking) checkInput() {
 	}
 }
 
-// checkCredits refuses what credits cannot do: a packet or a credit that is lost would stop a link for good.
+// checkCredits refuses faults that credits do not survive: a packet or a credit that is lost would stop a
+// link for good.
 func (c *checking) checkCredits() {
 	s := &c.l.Switches
 	switch {

@@ -44,8 +44,8 @@ func (t *LinkTiers) pick(a, b topo.Tier, spines bool) (name string, s *TierLink)
 	return "", nil
 }
 
-// retier gives the links of a graph what their tiers differ in. Links of a topology by hand
-// that state a rate or delay keep it.
+// retier gives the links of a graph the parameters of their tiers. Links of a topology by hand that
+// state a rate or delay keep it.
 func (l *Lab) retier(g *topo.Graph) {
 	t := l.Links.Tiers
 	if t == nil {

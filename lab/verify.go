@@ -20,8 +20,8 @@ func (l *Lab) verify() error {
 	return nil
 }
 
-// ranges verifies what the binder makes sure of in files: the range of each single value, and that
-// a word that has a default is there.
+// ranges repeats the binder's checks of files: the range of each single value, and that a word that has
+// a default is there.
 func ranges(path string, v reflect.Value) error {
 	if _, ok := v.Addr().Interface().(textual); ok {
 		// What a value prints reads back as the same value, unless it is out of range.

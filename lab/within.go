@@ -24,9 +24,9 @@ func (c *checking) readFile(name string, max int64) ([]byte, error) {
 	return text, nil
 }
 
-// readWithin reads a regular file of at most max bytes in a folder or below it. Links are
-// followed as long as they stay there: a lab file that another user wrote must not show
-// what only its reader may see.
+// readWithin reads a regular file of at most max bytes in a folder or below it. Links are followed as
+// long as they stay there: a lab file that another user wrote must not show files that only its reader
+// may see.
 func readWithin(dir, name string, max int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

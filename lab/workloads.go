@@ -17,7 +17,7 @@ func (c *checking) checker() *setting.Checker {
 		DSCP: uint8(c.l.NICs.TrafficClass), Priority: c.l.NICs.TrafficClass.Priority(), LowClass: true, Lossless: true, ReadFile: c.readFile, Fail: c.failf,
 	}
 	if c.spoilt.has("switches", "nics", "links") {
-		k.Rules = "gleam" // nobody knows which classes and rules are meant: take those that all workloads can do with
+		k.Rules = "gleam" // the intended classes and rules are unknown: take those that all workloads can do with
 	} else {
 		if f := c.l.switchSettings(); f.Classes != nil {
 			k.Priority = int(f.Classes.DSCP[k.DSCP])

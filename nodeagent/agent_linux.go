@@ -249,8 +249,8 @@ func (a *agent) Configure(_ context.Context, r *nodeapi.ConfigureRequest) (*node
 // a fraction of it that its run was broken off.
 const memberWait = time.Second
 
-// configured returns the node, or an error before the first Configure. The node stays what it
-// is until done is called.
+// configured returns the node, or an error before the first Configure. The node does not change until
+// done is called.
 func (a *agent) configured() (n *node, done func(), err error) {
 	for begin := time.Now(); a.member.Load() && time.Since(begin) < memberWait; {
 		time.Sleep(memberWait / 100)

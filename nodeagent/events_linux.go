@@ -18,13 +18,13 @@ import (
 // Bounds of a node's events.
 const (
 	eventsHeld  = 1 << 16                // that wait to be sent
-	eventsEvery = 200 * time.Millisecond // between batches, which bounds what a kill can lose
+	eventsEvery = 200 * time.Millisecond // between batches, which bounds the loss by a kill
 )
 
 // linesBatch is the number of lines of the trace in a batch: gRPC takes 4 MiB.
 const linesBatch = 1 << 13
 
-// events collects what the machine reports until it is sent.
+// events collects the machine's reports until they are sent.
 type events struct {
 	mu    sync.Mutex
 	all   []*nodeapi.Event
@@ -118,7 +118,7 @@ func (e *events) take() (all []*nodeapi.Event, cut uint64) {
 	return all, e.cut
 }
 
-// legacy encodes what was not sent to any peer yet.
+// legacy encodes events that were not sent to any peer yet.
 func (e *events) legacy() []byte {
 	if e.trace != nil {
 		e.trace.flush()

@@ -115,7 +115,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case <-b.released:
 		return status.Error(codes.Canceled, "the rank was ended: another run begins")
 	}
-	if n.leaving.Load() { // what the rank has goes with the process
+	if n.leaving.Load() { // the rank's objects end with the process
 		if err == nil {
 			return errLeaving() // it crashed before the rank had begun
 		}
@@ -129,7 +129,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	if err := b.send(&nodeapi.FromRank{What: &nodeapi.FromRank_Done{Done: &nodeapi.Done{Error: text}}}); err != nil {
 		return err
 	}
-	select { // others may still need what the rank has acknowledged
+	select { // others may still need data that the rank has acknowledged
 	case <-b.gone:
 	case <-b.released:
 	case <-n.over:

@@ -47,7 +47,7 @@ type member struct {
 	lab      *lab.Lab
 	node     *lockstep.Node
 	faults   *faults.Timeline
-	lift     bool                                          // the row's faults are lifted when what its ranks left is released
+	lift     bool                                          // the row's faults are lifted when the objects of its ranks are released
 	notes    func(now vtime.Time, added bool, text string) // of manual faults: one node reports them
 	programs []rank.Program
 	ranks    *sim.Ranks            // of the job that runs; nil: none
@@ -61,7 +61,8 @@ type member struct {
 	exit func(code int)
 }
 
-// takeMemory takes the shared memory of a run: first what the node writes, then what it reads.
+// takeMemory takes the shared memory of a run: first the part that the node writes, then the part that
+// it reads.
 func (a *agent) takeMemory(fds []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -264,7 +265,8 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	return nil
 }
 
-// turnLoop is the loop of a member: what programs ask for is done by the goroutine that drives the node, within their turns.
+// turnLoop is the loop of a member: the goroutine that drives the node carries out the requests of programs, within their
+// turns.
 type turnLoop struct{ x *member }
 
 // Call implements verbs.Loop.
@@ -357,7 +359,7 @@ func (x *member) receive(orders chan<- func() error) error {
 	}
 }
 
-// say sends a word. Only what runs between events may call it.
+// say sends a word. Only code that runs between events may call it.
 func (x *member) say(w *nodeapi.Word) error {
 	x.node.Said()
 	if err := x.s.Send(w); err != nil {

@@ -41,7 +41,7 @@ func listenPrivate(dir, name string) (*net.UnixListener, error) {
 	return listen(dir, name)
 }
 
-// snapshot returns the state that inspect shows. The node stays what it is meanwhile.
+// snapshot returns the state that inspect shows. The node does not change meanwhile.
 func (a *agent) snapshot() (counters.Node, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -48,7 +48,7 @@ type node struct {
 	out      *external.Adapter // of an external host
 
 	events events
-	ended  chan error    // what the loop returned
+	ended  chan error    // error of the loop
 	over   chan struct{} // closed when it has
 	done   chan struct{} // closed when the node is stopped
 	job    sync.Mutex    // held by the job that runs
@@ -58,9 +58,9 @@ type node struct {
 	running atomic.Pointer[board] // of the job that runs
 
 	configure []byte              // the configuration, for the next process of this node
-	before    *counters.Node      // what earlier processes of this node have counted; nil: there was none
+	before    *counters.Node      // counters of earlier processes of this node; nil: there was none
 	leaving   atomic.Bool         // set by an agent-crash: the process ends
-	snooped   *virtswitch.Snooped // of a switch: what it knew when it crashed
+	snooped   *virtswitch.Snooped // of a switch: its table at the crash
 	finishing sync.Once
 
 	faults  *faults.Timeline // only with the loop's lock

@@ -53,7 +53,7 @@ type observer struct {
 // rest reports to the orchestrator when the host becomes idle, and when it no longer is.
 func (o *observer) rest(n *node, b *board) {
 	b.mu.Lock()
-	replies := b.replies // before the look: what comes after it is seen as a move
+	replies := b.replies // before the look: later completions are seen as a move
 	b.mu.Unlock()
 	who, resting := n.host.Resting()
 	moves, idle := n.moves()

@@ -66,8 +66,8 @@ func (n *node) waits() string {
 	return " (" + strings.Join(why, ", ") + ")"
 }
 
-// reset removes what runs have made on this node. The plain multicast groups of a lab with
-// controllers are removed by those.
+// reset removes the objects of runs on this node. The plain multicast groups of a lab with controllers
+// are removed by those.
 func (n *node) reset(now vtime.Time) {
 	switch {
 	case n.sw != nil:

@@ -28,9 +28,9 @@ import (
 // An agent-crash ends the process of a node, and a successor takes its place: the same program,
 // executed again under the same process number, so that the container and the network namespace, whose
 // interfaces are the ends of the neighbours' links, stay. The memory of the first process is lost.
-// Through an unnamed file the successor inherits what belongs to the lab and not to the node: its
-// configuration, its clock, the faults, the frames on its links, and the counters and reports. It runs
-// long before the fault ends; its links are down until then.
+// Through an unnamed file the successor inherits the state that belongs to the lab and not to the node:
+// its configuration, its clock, the faults, the frames on its links, and the counters and reports. It
+// runs long before the fault ends; its links are down until then.
 
 // legacyEnv names the descriptor of the file.
 const legacyEnv = "MCASTLAB_LEGACY"
@@ -89,7 +89,7 @@ func (a *agent) succeed(n *node) {
 	a.failed <- fmt.Errorf("start node %s again: %w", n.name, err)
 }
 
-// leaveWait bounds how long connected clients may take to receive what was sent to them.
+// leaveWait bounds the time in which connected clients may receive the messages sent to them.
 const leaveWait = 5 * time.Second
 
 // endCalls ends all connections. Clients may connect again: a call then waits for the next process.

@@ -36,9 +36,9 @@ func (r *Rank) poll() (some bool) {
 }
 
 // boundCalls are the calls that a rank makes most often to its NIC, made once: Host.Do takes a function, and one that is made
-// for each call is garbage right after it, half of all that a large job leaves. Their arguments and results are the
-// fields below them. One set serves all views of a rank: tasks of a host run one at a time, and none stops in such a call, so
-// that nobody else's arguments come between.
+// for each call is garbage right after it, half of all that a large job leaves. Their arguments and results are the fields
+// below them. One set serves all views of a rank: tasks of a host run one at a time, and none stops in such a call, so that
+// no other call's arguments come between.
 type boundCalls struct {
 	postSend, postRecv, look func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)
 

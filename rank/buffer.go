@@ -18,7 +18,7 @@ type MemoryKind string
 // Kinds of memory (virtrnic.Memory).
 const (
 	MemoryBytes   MemoryKind = "bytes"   // real bytes
-	MemoryHashed  MemoryKind = "hashed"  // only a hash of what was written
+	MemoryHashed  MemoryKind = "hashed"  // only a hash of the written bytes
 	MemoryPhantom MemoryKind = "phantom" // only a length
 )
 

@@ -34,7 +34,7 @@ type Request struct {
 
 // target is the connection, group or queue pair to which a request is posted.
 type target interface {
-	// what names a request for error texts.
+	// what describes the wait for a request, for error texts.
 	what(send bool) string
 }
 
@@ -297,7 +297,7 @@ type statusError virtrnic.WCStatus
 // Error returns the verbs' text of the status.
 func (e statusError) Error() string { return virtrnic.WCStatus(e).String() }
 
-// what names the request for error texts.
+// what describes the wait for the request, for error texts.
 func (q *Request) what() string { return q.to.what(q.send) }
 
 // Len returns the bytes of a completed receive.

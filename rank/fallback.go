@@ -25,7 +25,7 @@ func (r inside) Break() {
 		}
 		r.take(nic)
 	})
-	for _, peer := range r.waiting { // nobody else reads the key
+	for _, peer := range r.waiting { // no other rank reads the key
 		r.c.Board.Put(connKey(peer, r.c.ID), nil)
 	}
 	r.c.Host.Kick()
@@ -46,7 +46,7 @@ func (r inside) SetTimeout(d vtime.Duration) {
 func (r inside) LookOver(until vtime.Time, why string, views []*Rank, cond func() bool) bool {
 	for {
 		some := false
-		// All in one look: what comes after it wakes the task.
+		// All in one look: later completions wake the task.
 		r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 			for _, v := range views {
 				some = v.take(nic) || some

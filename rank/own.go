@@ -26,7 +26,7 @@ type job struct {
 	views  []*Rank // in the order in which they were made; the first is the rank itself
 	mrs    map[*virtrnic.MR]bool
 	health health
-	common map[string]any // what views share, by name (Common)
+	common map[string]any // values that views share, by name (Common)
 	calls  boundCalls
 
 	waited struct { // the last text of named, with its target and direction
@@ -180,9 +180,8 @@ func (r inside) Abandon() {
 	r.Close()
 }
 
-// release destroys what a view has made, except memory, and reports whether requests have
-// completed. Errors are ignored: they mean that the object is gone because the host was
-// restarted.
+// release destroys the objects that a view has made, except memory, and reports whether requests have
+// completed. Errors are ignored: they mean that the object is gone because the host was restarted.
 func (r *Rank) release(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) (some bool) {
 	some = r.take(nic)
 	for _, g := range slices.Sorted(maps.Keys(r.own.groups)) {

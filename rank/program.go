@@ -32,8 +32,8 @@ type Broadcast interface {
 	// packets of the rank are acknowledged. Without the call the rank has the message when Run returns;
 	// the root has it from the start.
 	Run(received func()) error
-	// Close releases what the algorithm holds in the fabric, such as groups. It is called on
-	// all ranks after the last message.
+	// Close releases the algorithm's objects in the fabric, such as groups. It is called on all ranks
+	// after the last message.
 	Close() error
 }
 

@@ -57,7 +57,7 @@ func NewEvents(w io.Writer) *Events {
 // schemaLine is the first line of a file.
 const schemaLine = `{"schema":"` + EventsSchema + `"}`
 
-// put writes a line. The lock is held, or nobody else knows the file yet.
+// put writes a line. The caller holds the lock, or no other goroutine has the file yet.
 func (e *Events) put(b []byte) {
 	if e.err != nil {
 		return

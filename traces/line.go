@@ -55,7 +55,7 @@ type Line struct {
 	To     string `json:"to,omitempty"`
 	ToPort int    `json:"tp,omitempty"`
 
-	// A flow: what its packets are and the addresses and queue pair they carry.
+	// A flow: the kind of its packets, and the addresses and queue pair in them.
 	Packet string `json:"w,omitempty"`
 	Src    string `json:"src,omitempty"`
 	Dst    string `json:"dst,omitempty"`

@@ -28,9 +28,9 @@ func (n *NIC) control(q *QP) {
 	n.layOut(&q.cc.env, q, cnpTraffic)
 }
 
-// congested passes to congestion control what an arriving packet says: a CNP, or the mark that
-// switches set on packets that may carry payload, which are requests and answers to READs. It
-// reports whether the packet was a CNP, which is then used up.
+// congested passes an arriving packet's signal to congestion control: a CNP, or the mark that switches
+// set on packets that may carry payload, which are requests and answers to READs. It reports whether
+// the packet was a CNP, which is then used up.
 func (n *NIC) congested(now vtime.Time, q *QP, f *wire.Frame) (ends bool) {
 	if f.OpCode() == wire.OpCNP {
 		n.stats.CNPHandled++

@@ -54,7 +54,7 @@ func (n *NIC) DestroyCQ(c *CQ) error {
 	return nil
 }
 
-// ResizeCQ changes the depth; what is in the queue must fit.
+// ResizeCQ changes the depth; the completions in the queue must fit.
 func (n *NIC) ResizeCQ(c *CQ, depth int) error {
 	if depth < max(1, c.ring.Len()) || depth > MaxQPWR*16 {
 		return fmt.Errorf("resize completion queue: depth %d with %d completions in it: %w", depth, c.ring.Len(), ErrInvalid)

@@ -28,7 +28,7 @@ type DCQCN struct {
 
 const (
 	mbps      = 1_000_000
-	lineUnit  = 25_000 * mbps // what PerLine rates are for
+	lineUnit  = 25_000 * mbps // the rate to which PerLine rates refer
 	gainShift = 10            // Gain and InitialAlpha are in 1/1024
 	alphaOne  = 1 << 32
 )
@@ -284,9 +284,8 @@ func (r *reactionPoint) pay(now vtime.Time) {
 	r.since = now
 }
 
-// notBefore returns when the next packet may start, as far as is known now: when the present
-// rate has covered what is owed, but no later than the next round of recovery, which may raise
-// the rate.
+// notBefore returns when the next packet may start, as far as is known now: when the present rate has
+// covered the owed bits, but no later than the next round of recovery, which may raise the rate.
 func (r *reactionPoint) notBefore(now vtime.Time) vtime.Time {
 	if !r.limited {
 		return now

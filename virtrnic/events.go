@@ -173,9 +173,8 @@ func (c *CQ) notify(solicited bool) {
 	}
 }
 
-// AttachMcast makes a UD queue pair receive what is sent to a multicast group, in 224/4
-// (wire.IPv6Of gives it an address in an IPv6 fabric). A queue pair attached twice receives
-// once.
+// AttachMcast makes a UD queue pair receive the datagrams to a multicast group, in 224/4 (wire.IPv6Of
+// gives it an address in an IPv6 fabric). A queue pair attached twice receives once.
 func (n *NIC) AttachMcast(q *QP, group uint32) error {
 	if q.service != wire.UD {
 		return fmt.Errorf("attach queue pair %d to %v: it is not UD: %w", q.num, wire.AddrOf(group), ErrInvalid)
@@ -183,12 +182,12 @@ func (n *NIC) AttachMcast(q *QP, group uint32) error {
 	return n.attach(q, group)
 }
 
-// AttachUC makes a UC queue pair receive what is sent to a multicast group, with
-// QPN 0xffffff: by the peer it is connected to, or, if it is connected to the group itself,
-// by any sender. It is not a verb but the extension by which messages of several packets, and
-// WRITEs with immediate, go to many receivers (Khalilov et al., §II-B and §V-B, AG-27). A queue
-// pair has one state of a message being received for all its senders, so their messages of
-// several packets must not overlap. DetachMcast undoes it.
+// AttachUC makes a UC queue pair receive the messages to a multicast group, with QPN 0xffffff: by the
+// peer it is connected to, or, if it is connected to the group itself, by any sender. It is not a verb
+// but the extension by which messages of several packets, and WRITEs with immediate, go to many
+// receivers (Khalilov et al., §II-B and §V-B, AG-27). A queue pair has one state of a message being
+// received for all its senders, so their messages of several packets must not overlap. DetachMcast
+// undoes it.
 func (n *NIC) AttachUC(q *QP, group uint32) error {
 	if peer := q.attr.AV.DGID; q.service != wire.UC || wire.IsMulticast(peer) && peer != group {
 		return fmt.Errorf("attach queue pair %d to %v: it is not UC, or connected to another group: %w", q.num, wire.AddrOf(group), ErrInvalid)

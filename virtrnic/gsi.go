@@ -5,8 +5,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// The general services interface: queue pair 1, to which management datagrams go. It is no object of verbs; what
-// comes is handed to the host's communication manager.
+// The general services interface: queue pair 1, to which management datagrams go. It is no object of verbs; the
+// host's communication manager gets the datagrams.
 
 // gsiQKey is the Q_Key that all queue pairs 1 have.
 const gsiQKey = 0x80010000

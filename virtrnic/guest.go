@@ -77,7 +77,7 @@ func (n *NIC) Placed(now vtime.Time, q *QP, seq uint64) (others bool) {
 func (r *responder) answers() bool { return r.out.Len() > 0 && r.out.At(0).after == 0 }
 
 // Loads reports whether a request that is posted now would have the NIC read local memory: the verb takes it, and all of its pieces may
-// be read. So a driver need not bring up to date what is not going to be read.
+// be read. So a driver need not update memory that is not going to be read.
 func (n *NIC) Loads(q *QP, wr *SendWR) bool {
 	length := total(wr.SGE, wr.SGL)
 	switch {

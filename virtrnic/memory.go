@@ -63,7 +63,7 @@ func (m Bytes) write(b []byte, off uint64, n int) {
 	clear(m[off : off+uint64(n)])
 }
 
-// Phantom is memory without bytes: it reads as zeros and forgets what is written.
+// Phantom is memory without bytes: it reads as zeros and drops writes.
 type Phantom uint64
 
 // Size implements Memory.
@@ -98,8 +98,8 @@ type span struct{ from, to uint64 }
 // NewHashed returns hashed memory of the given size.
 func NewHashed(size uint64) *Hashed { return &Hashed{size: size} }
 
-// Reset forgets what was written. The memory now expects the message of the seed; with origin
-// it holds all of it already.
+// Reset forgets all writes. The memory now expects the message of the seed; with origin it holds all of
+// it already.
 func (m *Hashed) Reset(seed uint64, origin bool) {
 	m.seed, m.origin, m.sum, m.torn, m.covered = seed, origin, 0, false, m.covered[:0]
 	m.powOff, m.pow = 0, 1

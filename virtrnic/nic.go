@@ -119,7 +119,7 @@ type NIC struct {
 	keys     prng.Stream
 	back     queue.FIFO[turned]
 	returned func(now vtime.Time, f *wire.Frame) // nil: the NIC takes them itself
-	fence    func(q *QP) uint64                  // see SetFence; nil: what the NIC writes is in memory at once
+	fence    func(q *QP) uint64                  // see SetFence; nil: the NIC's writes are in memory immediately
 
 	// mcast is, by group, the queue pairs attached to it. It is walked only for a sum, whose
 	// order cannot show.
@@ -141,7 +141,7 @@ type NIC struct {
 	chosen map[uint32]*MR // regions by key (RegMRAs); nil: there are none
 }
 
-// Timer slots: the end of a received pause, the intake, what comes back to the NIC itself, then two per queue pair.
+// Timer slots: the end of a received pause, the intake, frames to the NIC itself, then two per queue pair.
 const (
 	timerPause  = 0
 	timerIntake = 1
@@ -233,7 +233,7 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 
 // HandleTimeout implements machine.Machine.
 func (n *NIC) HandleTimeout(now vtime.Time) {
-	n.settle(now) // arrivals, starts, timers: what starts at now goes before timers
+	n.settle(now) // arrivals, starts, timers: starts at now precede timers
 	for !n.tx.stalled {
 		slot, ok := n.timers.Due(now)
 		if !ok {

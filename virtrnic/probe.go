@@ -6,8 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Probe visits what packets in order and their acknowledgements change in the NIC, in the middle of messages.
-// It refuses what is not as simple as that: selective repeat, congestion control at work, READs, pauses.
+// Probe visits the state that packets in order and their acknowledgements change in the NIC, in the middle of
+// messages. It refuses more complex state: selective repeat, congestion control at work, READs, pauses.
 func (n *NIC) Probe(p *machine.Probe) {
 	t := &n.tx
 	switch {

@@ -175,7 +175,7 @@ func (q *QP) becomeSQD(now vtime.Time) {
 	q.checkDrained(now)
 }
 
-// becomeErr ends the queue pair: what is queued completes as flushed, in order.
+// becomeErr ends the queue pair: queued requests complete as flushed, in order.
 func (q *QP) becomeErr(now vtime.Time) {
 	if q.state == StateErr {
 		return

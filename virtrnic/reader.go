@@ -7,12 +7,11 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// The requester's side of READ and atomics. A READ takes as many packet numbers as it
-// has responses, so una moves through it as they arrive, and going back to una repeats
-// exactly what is missing of it.
+// The requester's side of READ and atomics. A READ takes as many packet numbers as it has responses, so
+// una moves through it as they arrive, and going back to una repeats exactly its missing part.
 
-// unblocked reports whether nothing keeps a READ, an atomic or a fenced request from starting:
-// the initiator depth, what a fence waits for, or the window.
+// unblocked reports whether nothing keeps a READ, an atomic or a fenced request from starting: the
+// initiator depth, the wait of a fence, or the window.
 func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 	if w.traits&isFenced != 0 && r.asked > 0 {
 		return false

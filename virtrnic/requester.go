@@ -36,7 +36,7 @@ type requester struct {
 	drainTo uint64 // in SQD: the first packet that is not sent any more
 }
 
-// The limits of a queue fit what it keeps them in.
+// The limits of a queue fit the types of its fields.
 const (
 	_ uint16 = MaxQPWR
 	_ uint8  = MaxSGE

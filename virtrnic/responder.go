@@ -307,8 +307,8 @@ func (r *responder) refuse(now vtime.Time, q *QP, f *wire.Frame, nak wire.Syndro
 	n := q.nic
 	n.stats.Delivered++
 	if nak == wire.SyndromeRNR {
-		// Until the sender comes back with this packet what follows it is dropped
-		// silently, as after a sequence NAK.
+		// Until the sender repeats this packet the packets after it are dropped silently, as after a
+		// sequence NAK.
 		r.nakSent = true
 		r.respond(now, q, f, r.epsn, nak|wire.Syndrome(q.attr.MinRNRTimer))
 		return

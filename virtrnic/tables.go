@@ -16,13 +16,13 @@ type tables struct {
 	holes       int                  // slots that are nil
 	freedKeys   queue.FIFO[uint32]
 	made        Made
-	incarnation uint32 // restarts: what was made before is none of the NIC's
+	incarnation uint32 // restarts: objects made before are not the NIC's
 }
 
 // Made counts the objects that verbs have created and not destroyed.
 type Made struct {
 	QPs, MRs, CQs, PDs, AHs, SRQs int
-	Attached                      int // queue pairs that receive what is sent to multicast groups, over all groups
+	Attached                      int // queue pairs attached to multicast groups, over all groups
 }
 
 // Made returns the number of objects of each kind.

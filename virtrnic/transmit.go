@@ -118,7 +118,7 @@ func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 	return at, false
 }
 
-// settleBefore commits what started strictly before now (machine: settle before input).
+// settleBefore commits frames that started strictly before now (machine: settle before input).
 func (n *NIC) settleBefore(now vtime.Time) {
 	if n.port.Next() < now {
 		n.settle(now - 1)

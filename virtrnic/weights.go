@@ -14,8 +14,8 @@ type weights struct {
 	credit   [8]int32 // above -frameMax
 }
 
-// frameMax is at least what any frame takes on the wire. A quantum is as large, so that every priority sends in
-// every round.
+// frameMax is an upper bound of a frame's size on the wire. A quantum is as large, so that every priority sends
+// in every round.
 const frameMax = MaxMTU + 256
 
 // newWeights returns nil if all priorities are strict.

@@ -2,14 +2,13 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/core/wire"
 
-// aggregation is the state of one group's feedback in one switch and the rules by which
-// it changes (Cepheus §III-D, CEP-28; Gleam §3.4, GLE-10). It is a value: its methods take
-// path numbers and PSNs, and return what to tell the source. Frames, ports and statistics
-// are the caller's.
+// aggregation is the state of one group's feedback in one switch and the rules by which it changes
+// (Cepheus §III-D, CEP-28; Gleam §3.4, GLE-10). It is a value: its methods take path numbers and PSNs,
+// and return the feedback for the source. Frames, ports and statistics are the caller's.
 //
-// A path is one entry of the group's path table. All paths but ackOut are members: they
-// acknowledge what comes from ackOut. The promise to the source is that ACK(x) means that
-// every member has all packets up to x, and NAK(e) that every member has all before e.
+// A path is one entry of the group's path table. All paths but ackOut are members: they acknowledge
+// packets from ackOut. The promise to the source is that ACK(x) means that every member has all packets
+// up to x, and NAK(e) that every member has all before e.
 type aggregation struct {
 	// rules are the switch's. They do not change while the group exists.
 	rules Rules
@@ -58,13 +57,13 @@ type aggregation struct {
 	// selective is the selective bit of feedback to the source. Invariant: it is set only if
 	// the last acknowledgement of every member had the bit.
 	//
-	// Members that repeat selectively (IRN, CEP-55) keep packets that arrive out of order, set
-	// the bit in each acknowledgement, and list in their NAKs what they have (wire.SACK). If all
-	// members do, the source knows that nobody drops what follows a gap, and repeats only
-	// the packet asked for. With one member that goes back N the bit is clear and the source
-	// repeats everything. The lists are not passed on: the only list true of all members is
-	// the intersection of theirs, for which a switch would have to keep one per path, with
-	// state that grows with the packets under way. The cumulative minimum is safe always.
+	// Members that repeat selectively (IRN, CEP-55) keep packets that arrive out of order, set the bit
+	// in each acknowledgement, and list in their NAKs the packets that they have (wire.SACK). If all
+	// members do, no member drops packets after a gap, and repeats only the packet asked for. With one
+	// member that goes back N the bit is clear and the source repeats everything. The lists are not
+	// passed on: the only list true of all members is the intersection of theirs, for which a switch
+	// would have to keep one per path, with state that grows with the packets under way. The cumulative
+	// minimum is safe always.
 	selective bool
 }
 
@@ -148,8 +147,8 @@ func (a *aggregation) onSource(path int, psn wire.PSN) bool {
 	return true
 }
 
-// onData takes note that the source has sent the packet psn, perhaps again. It ends the time in
-// which NAKs for that packet are held back (CEP-54): what a member asks for now, it lacks again.
+// onData takes note that the source has sent the packet psn, perhaps again. It ends the time in which
+// NAKs for that packet are held back (CEP-54): a member that asks now lacks the packet again.
 func (a *aggregation) onData(psn wire.PSN) {
 	if a.nakOutstanding && !psn.After(a.sentNakPSN) {
 		a.nakOutstanding = false
@@ -254,9 +253,9 @@ func (a *aggregation) generate() (d feedback) {
 	return d
 }
 
-// recall makes the last NAK of minPath the pending one, if it asked for the packet after
-// the minimum m and nobody has asked the source for that. A member that repeats
-// selectively asks only once, perhaps while another NAK was pending.
+// recall makes the last NAK of minPath the pending one, if it asked for the packet after the minimum m
+// and the source has got no NAK for that. A member that repeats selectively asks only once, perhaps
+// while another NAK was pending.
 func (a *aggregation) recall(m wire.PSN) {
 	r := &a.report[a.minPath]
 	if next := m.Add(1); r.repairPending && r.lastNakPSN == next && !(a.nakOutstanding && a.sentNakPSN == next) {
@@ -264,9 +263,9 @@ func (a *aggregation) recall(m wire.PSN) {
 	}
 }
 
-// onFatal returns the PSN with which a NAK that ends the connection is passed to the source.
-// A NAK acknowledges what is before it, so its PSN is not beyond the first packet that
-// some member lacks (CEP-39).
+// onFatal returns the PSN with which a NAK that ends the connection is passed to the source. A NAK
+// acknowledges the packets before it, so its PSN is not beyond the first packet that some member lacks
+// (CEP-39).
 func (a *aggregation) onFatal(psn wire.PSN) wire.PSN {
 	if first := a.aggAckPSN.Add(1); psn.After(first) {
 		return first

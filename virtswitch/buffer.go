@@ -26,9 +26,8 @@ type buffer struct {
 	// Invariant with static thresholds: lossyBytes <= lossyMax.
 	lossyMax int
 
-	// pool is the memory that all queues share with dynamic thresholds, and used what they hold
-	// of it.
-	// Invariant: 0 <= used <= pool; used is the sum of bytes less own of all ingresses. With
+	// pool is the memory that all queues share with dynamic thresholds, and used the bytes of it that
+	// they hold. Invariant: 0 <= used <= pool; used is the sum of bytes less own of all ingresses. With
 	// static thresholds used is 0.
 	pool, used int
 

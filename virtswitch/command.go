@@ -111,7 +111,7 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	s.setNext(port)
 	s.settle(now, port)
 	s.rejoin(now)
-	if s.crossbar != nil { // what the neighbour had paused may start
+	if s.crossbar != nil { // packets that the neighbour had paused may start
 		s.cross(now)
 	}
 }

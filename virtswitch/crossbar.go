@@ -171,8 +171,8 @@ func (s *Switch) crossUntil(until vtime.Time) {
 	}
 }
 
-// admit starts what the frame handled last has brought, and charges to its ingress what has
-// to wait.
+// admit starts the copies of the frame handled last, and charges those that have to wait to its
+// ingress.
 func (s *Switch) admit(now vtime.Time) {
 	x := s.crossbar
 	s.cross(now)

@@ -24,7 +24,7 @@ type egress struct {
 	// them is ready.
 	discarded uint8
 
-	// prio is the priority of first. Invariant: what waits in others is not of this priority.
+	// prio is the priority of first. Invariant: no frame in others has this priority.
 	prio uint8
 
 	// peak is the most bytes that one queue has held, 4 GiB at most.

@@ -70,7 +70,7 @@ func (s *Switch) postpone(at vtime.Time, x deferredItem) {
 
 // serveDue serves the items that are due by now.
 func (s *Switch) serveDue(now vtime.Time) {
-	s.settleAll(now) // arrivals, starts, timers: what starts at now goes before timers
+	s.settleAll(now) // arrivals, starts, timers: starts at now precede timers
 	for s.deferred.waiting.Next() <= now {
 		x := s.deferred.waiting.Pop().Value
 		if x.port >= 0 {

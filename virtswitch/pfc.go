@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Pause frames and their timers. The buffer (buffer.go) decides which neighbours to pause;
-// obeyedPause (pause.go) and watchdog decide what the pause frames of neighbours stop here.
+// Pause frames and their timers. The buffer (buffer.go) decides which neighbours to pause; obeyedPause
+// (pause.go) and watchdog decide the effect of neighbours' pause frames here.
 
 type pauseFrame struct {
 	at vtime.Time // the frame starts at this instant at the earliest
@@ -168,7 +168,7 @@ func (s *Switch) armPause(port int) {
 
 // pauseExpired resumes the classes whose pause has run out.
 func (s *Switch) pauseExpired(now vtime.Time, port int) {
-	s.settle(now, port) // arrivals, starts, timers: what starts at now goes before timers
+	s.settle(now, port) // arrivals, starts, timers: starts at now precede timers
 	for x := s.eg[port].obeyed().expired(now); x != 0; x &= x - 1 {
 		s.resume(now, port, x&-x)
 	}

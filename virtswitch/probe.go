@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Probe visits what data in order and acknowledgements change in the switch. It refuses what is not as simple as
-// that: pauses, marks, weights, reductions, the crossbar, and frames whose handling is deferred.
+// Probe visits the state that data in order and acknowledgements change in the switch. It refuses more complex
+// state: pauses, marks, weights, reductions, the crossbar, and frames whose handling is deferred.
 func (s *Switch) Probe(p *machine.Probe) {
 	switch {
 	case s.crossbar != nil || s.deferred != nil || s.lookAside != nil || s.turn != nil:
@@ -54,7 +54,7 @@ func (s *Switch) probeStats(p *machine.Probe) {
 	}
 }
 
-// probe visits what is charged. The places of shared charges are names: who holds them visits what they stand for.
+// probe visits the charged bytes. The places of shared charges are names: their holders visit the charges.
 func (b *buffer) probe(p *machine.Probe) {
 	p.Same(uint64(b.lossyBytes), "what lossy classes have in the buffer")
 	p.Same(uint64(b.losslessBytes), "what lossless classes have in the buffer")
@@ -74,7 +74,7 @@ func (b *buffer) probe(p *machine.Probe) {
 	}
 }
 
-// probe visits what waits at a port.
+// probe visits the queues of a port.
 func (e *egress) probe(p *machine.Probe) {
 	if e.paused != 0 || e.discarded != 0 || e.pauses() > 0 {
 		p.Refuse("a port that is paused, or pauses")

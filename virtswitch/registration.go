@@ -45,7 +45,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 // given (CEP-12..CEP-16).
 func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	leader := f.SrcIP()
-	s.Age(now) // groups that nobody uses must not take the room of this one, nor change its route
+	s.Age(now) // unused groups must not take the room of this one, nor change its route
 	g := s.groups.get(id)
 	if g != nil && (p.Attempt < g.attempt || g.forgetAt != 0 && p.Attempt == g.attempt) {
 		s.drop(now, in, f, DropNotActive) // the attempt is over, or the McstID still in quarantine
@@ -395,9 +395,8 @@ func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id, attempt uint3
 	s.forward(now, in, c, leader)
 }
 
-// activate opens the group for data from the given start PSN on, and passes the packet to
-// every other path. A repeat is only passed on: to open the group again would lose what has
-// been acknowledged since.
+// activate opens the group for data from the given start PSN on, and passes the packet to every other
+// path. A repeat is only passed on: to open the group again would lose later acknowledgements.
 func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	g := s.groups.get(id)
 	switch {

@@ -35,8 +35,8 @@ type Rules struct {
 	// LoadPerNode counts a port as used once for each node behind it (Gleam algorithm 4)
 	// and not once for each group (CEP-13).
 	LoadPerNode bool
-	// EntryList lays a group's table out as a list of entries (Gleam §3.3, GLE-2) and not as an
-	// index with a path table (CEP-19). It decides what tables take of the memory.
+	// EntryList lays a group's table out as a list of entries (Gleam §3.3, GLE-2) and not as an index
+	// with a path table (CEP-19). It decides the memory that tables take.
 	EntryList bool
 	// Activate makes a new group wait for MRP ACTIVATE, which carries the start PSN.
 	// Without it data may follow the last confirmation and PSNs start at 0 (CEP-31).

@@ -88,8 +88,8 @@ func (s *Switch) Snooped() *Snooped {
 	return &Snooped{s.snoop.ipv6, s.snoop.tag, s.Memberships()}
 }
 
-// Resume makes the switch know what the one before it has left; nil is nothing. It begins a round of queries: what has changed meanwhile
-// nobody has heard. It is called before any input, with ports that the switch has.
+// Resume gives the switch the table of its predecessor; nil: none. It begins a round of queries, since reports in between are lost. It
+// is called before any input, with ports that the switch has.
 func (s *Switch) Resume(now vtime.Time, x *Snooped) {
 	if x == nil {
 		return
@@ -206,7 +206,7 @@ func (s *Switch) join(now vtime.Time, port int, ip uint32) bool {
 }
 
 // quit notes that there are no members of a group behind a port any more. A port has one host, or one switch that speaks for
-// all behind it, so nobody else has to be asked.
+// all behind it, so no other host has to be queried.
 func (s *Switch) quit(now vtime.Time, port int, ip uint32) {
 	n := s.snoop
 	i, known := n.find(ip)
@@ -250,7 +250,7 @@ func (s *Switch) rejoin(now vtime.Time) {
 		if up := s.uplink(g.ip); up != g.up {
 			s.change(now, g.up, wire.ChangeToInclude, g.ip)
 			s.climbs(now, g)
-			s.quit(now, up, g.ip) // what was below is above now
+			s.quit(now, up, g.ip) // the port below is above now
 			if i < len(s.snoop.groups) && s.snoop.groups[i].ip != g.ip {
 				s.rejoin(now) // the group was deleted with its last port
 				return

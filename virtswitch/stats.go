@@ -68,7 +68,7 @@ type Stats struct {
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
 	Refused                    uint64 // registrations that could not be installed
-	MembershipsExpired         uint64 // ports of programs' groups removed because nobody behind them answered queries
+	MembershipsExpired         uint64 // ports of programs' groups removed because no member behind them answered queries
 	AgedOut                    uint64 // groups deleted because nothing was heard of them
 	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
 	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)

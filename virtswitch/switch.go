@@ -43,8 +43,8 @@ type Config struct {
 // commands of faults and of the control plane (command.go) and SetMulticast; and methods that
 // only read, such as Stats, Groups, PortLoad, Occupancy and Queued.
 type Switch struct {
-	// ports are the driver's transmitters, and eg what waits at each. Invariant: they have the
-	// same length, which does not change.
+	// ports are the driver's transmitters, and eg the queues at each. Invariant: they have the same
+	// length, which does not change.
 	ports []machine.Port
 	eg    []egress
 	// serving is the deferred item that is being served, or nil. While it is set, out sends over

@@ -16,9 +16,9 @@ type PFCConfig struct {
 	// XOFF shares half of the buffer among the lossless queues after their headroom, and XON
 	// is three quarters of XOFF.
 	XOFF, XON int
-	// Alpha makes thresholds dynamic (Choudhury and Hahne, 1998): a queue, lossy or lossless,
-	// may hold Alpha times what is free of the buffer that all queues share. A lossless queue
-	// beyond that is paused, and resumed at three quarters of it. 0: thresholds are static.
+	// Alpha makes thresholds dynamic (Choudhury and Hahne, 1998): a queue, lossy or lossless, may hold
+	// Alpha times the free part of the buffer that all queues share. A lossless queue beyond that is
+	// paused, and resumed at three quarters of it. 0: thresholds are static.
 	Alpha float64
 	// ResumeOffset is the number of bytes below its threshold, static or dynamic, at which a queue's neighbour is
 	// resumed; the neighbour of an empty queue is resumed whatever the threshold is. 0: three quarters of the

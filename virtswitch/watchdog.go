@@ -148,7 +148,7 @@ func (s *Switch) armWatchdog(port int, at vtime.Time) {
 
 // watchdogDue acts on the priorities of a port whose time has come.
 func (s *Switch) watchdogDue(now vtime.Time, port int) {
-	s.settle(now, port) // arrivals, starts, timers: what starts at now goes before timers
+	s.settle(now, port) // arrivals, starts, timers: starts at now precede timers
 	w := &s.watchdogs[port]
 	begun, over := w.expire(now)
 	for x := begun | over; x != 0; x &= x - 1 {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// imports is a rule of depguard: what files that match may import.
+// imports is a rule of depguard: the imports that it allows in matching files.
 type imports struct {
 	Files []string
 	Deny  []struct{ Pkg, Desc string }

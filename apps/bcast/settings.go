@@ -124,8 +124,8 @@ func (w *Settings) Trial(t apps.Trial) (apps.Kind, string) {
 	return &one, one.Schemes[0].Label
 }
 
-// StandIn returns a broadcast by unicast that stands for a workload in a trial: what is
-// measured is the host, not the workload.
+// StandIn returns a broadcast by unicast that stands for a workload in a trial: the trial measures the
+// host, not the workload.
 func StandIn(label string, ranks setting.Hosts) *Settings {
 	return &Settings{Label: label, Ranks: ranks, Schemes: unicast(), Memory: "auto"}
 }

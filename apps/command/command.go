@@ -137,7 +137,7 @@ func (App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Scheme, Payload: apps.PayloadOwn, Ranks: p.Ranks, Iterations: 1,
 		JCT: apps.Summarize([]float64{to.Sub(from).Microseconds()}), Verified: &ok, Details: &all,
-		Began: from, Ended: to, // what the lab does afterwards is none of the row
+		Began: from, Ended: to, // later activity of the lab is none of the row's
 	}
 	row.Source = row.JCT
 	return []apps.Row{row}, nil

@@ -285,7 +285,7 @@ func (s *side) count(from, to vtime.Time, n int64) {
 	}
 }
 
-// close releases what the rank holds of the flow. What was posted and never used goes with the queue pair.
+// close releases the rank's objects of the flow. What was posted and never used goes with the queue pair.
 func (s *side) close() error {
 	if s.group != nil {
 		if err := s.group.Delete(); err != nil {

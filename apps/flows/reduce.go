@@ -54,8 +54,8 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return rows, nil
 }
 
-// keptMax is the number of flows up to which the files of a run have what each has beside each other: those of 1,000 flows had
-// 150 MB of it, and took longer to write and read than the simulation.
+// keptMax is the number of flows up to which the files of a run have the Pairs of all flows: those of 1,000 flows had 150 MB
+// of it, and took longer to write and read than the simulation.
 const keptMax = 100
 
 // keptPairs returns the number of others for which a row keeps a Pair, in a workload with that many

@@ -151,8 +151,8 @@ func (r *datReader) choices(n int, names []string) (out []string) {
 	return out
 }
 
-// ParseDat reads the text of HPL.dat. It accepts the names of choices in place of HPL's numbers,
-// so that a file can select what HPL does not have, such as BCAST cepheus and SWAP multicast. The
+// ParseDat reads the text of HPL.dat. It accepts the names of choices in place of HPL's numbers, so
+// that a file can select choices that HPL does not have, such as BCAST cepheus and SWAP multicast. The
 // storage of L1 and U, equilibration and alignment are read and ignored, and spread-roll always
 // equalises. An error names the line.
 func ParseDat(text string) (*Input, error) {

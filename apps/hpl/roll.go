@@ -41,9 +41,9 @@ func (w *swapper) long() error {
 
 // longLegs are the messages of spread-roll.
 type longLegs struct {
-	in                 []leg // what a process receives before the roll
+	in                 []leg // rows that a process receives before the roll
 	fromTree, fromEven int   // rows of these that come in the spread, and in the spread and the equalisation
-	spread, even       []leg // what it sends
+	spread, even       []leg // rows that it sends
 	peers              []int // whom it sends to
 }
 

@@ -63,7 +63,7 @@ func (h *Settings) params() (Params, error) {
 	return p, nil
 }
 
-// Check implements apps.Kind; what HPL.dat says is from then on the settings'.
+// Check implements apps.Kind; it copies the values of HPL.dat into the settings.
 func (h *Settings) Check(c *setting.Checker, p string) {
 	c.Label(p, h.Label)
 	ranks := c.Ranks(p, "a grid", h.Ranks)

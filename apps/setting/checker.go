@@ -40,7 +40,7 @@ type Checker struct {
 
 // Bounds of benchmarks.
 const (
-	SizeMax   = Size(1) << 31 // the largest message: what RoCE allows
+	SizeMax   = Size(1) << 31 // the largest message of RoCE
 	warmUpMax = 1 << 20       // more than anyone needs
 )
 
@@ -124,7 +124,7 @@ func (c *Checker) AnyRanks(p string, names Hosts) []int {
 	return names.Resolve(c.Graph)
 }
 
-// Ranks resolves the ranks of a workload; what names it in messages.
+// Ranks resolves the ranks of a workload; what is its name in messages.
 func (c *Checker) Ranks(p, what string, names Hosts) []int {
 	ranks := c.AnyRanks(p, names)
 	if !c.failed && len(ranks) < 2 {

@@ -204,7 +204,7 @@ const (
 	chunkMax     = 1 << 30
 )
 
-// overMulticast verifies what only schemes over plain multicast have.
+// overMulticast verifies the settings that only schemes over plain multicast have.
 func (c *Checker) overMulticast(at string, a Algorithms, s *Scheme) {
 	c.Second(at+".per-chunk", value(s.PerChunk))
 	c.Second(at+".copy-time", value(s.CopyTime))
@@ -326,7 +326,7 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// fallback verifies what a scheme does when multicast does not work.
+// fallback verifies a scheme's reaction to multicast that does not work.
 func (c *Checker) fallback(at string, a Algorithms, s *Scheme) {
 	switch {
 	case s.Fallback == "" || c.failed:

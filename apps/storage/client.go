@@ -378,9 +378,8 @@ func (c *client) plan(round string, asked, members []int) (present []int, lists 
 	return d.Present, lists, nil
 }
 
-// remembering returns the replicas that can have what was written to their memory. It leaves out a
-// replica that a crash has emptied if no other can restore it. The client need not have noticed the
-// crash.
+// remembering returns the replicas whose memory can hold the written data. It leaves out a replica that
+// a crash has emptied if no other can restore it. The client need not have noticed the crash.
 func (c *client) remembering(asked, members []int) []int {
 	if k := c.p.Crash; k == nil || !slices.Contains(asked, k.Rank) || len(c.steady(members)) > 0 || c.acked() == 0 {
 		return asked

@@ -146,7 +146,7 @@ func (j *job) submit() {
 
 // post writes an IO's block to the replicas.
 func (j *job) post(o *io) {
-	o.posted = true // what is registered first waits for the replicas, too
+	o.posted = true // memory registered first waits for the replicas, too
 	reqs, err := j.s.write(j.buf, j.slot(o.number), o.block)
 	o.reqs = reqs
 	if o.sent == 0 { // the first time; an IO is posted again after a failure

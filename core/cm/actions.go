@@ -29,7 +29,7 @@ type Event struct {
 	ID           uint32
 	Listener     uint32 // EventConnectRequest
 	Status       int    // reason of a REJ, status of a SIDR_REP, or a negative errno
-	Params       Params // what the peer has said
+	Params       Params // the peer's parameters
 	Peer         uint32
 	Port, PeerTo uint16 // own port and the peer's
 }
@@ -115,7 +115,7 @@ func (m *Machine) Connect(now vtime.Time, id uint32, p Params) error {
 	return nil
 }
 
-// Accept takes a request: the peer is sent what the program says. At the side that has asked, it confirms the
+// Accept takes a request: the peer gets the program's parameters. At the side that has asked, it confirms the
 // peer's answer, after which the connection is established.
 func (m *Machine) Accept(now vtime.Time, id uint32, p Params) error {
 	e, err := m.find(id, "accept", reqReceived, sidrReceived, repReceived)

@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Handle takes a datagram that has come from the queue pair 1 of a host. It reports whether it was of use: what is
-// no message of communication management or comes out of turn is ignored.
+// Handle takes a datagram that has come from the queue pair 1 of a host. It reports whether it was of use: a
+// datagram that is no message of communication management or comes out of turn is ignored.
 func (m *Machine) Handle(now vtime.Time, src uint32, mad []byte) bool {
 	msg, err := Parse(mad)
 	if err != nil {
@@ -113,7 +113,7 @@ func (m *Machine) handleREQ(now vtime.Time, src uint32, mad []byte, msg *Message
 	e.psn = wire.PSN(m.rng.Uint64()) & wire.PSNMask // before the program accepts: it brings its queue pair up first
 	e.remote.psn, e.remote.qpn = msg.PSN, msg.QPN
 	e.mtu, e.ack, e.retry, e.rnrRetry, e.traffic = msg.MTU, msg.Path.AckTimeout, msg.RetryCount, msg.RNRRetryCount, msg.Path.TrafficClass
-	// What the peer asks of this side bounds what this side answers, and the other way round.
+	// The peer's requests to this side bound this side's answers, and the other way round.
 	e.remote.responder, e.remote.initiator = msg.InitiatorDepth, msg.ResponderResources
 	m.tell(EventConnectRequest, e, 0, Params{
 		QPN: msg.QPN, ResponderResources: e.remote.responder, InitiatorDepth: e.remote.initiator, RetryCount: msg.RetryCount, RNRRetryCount: msg.RNRRetryCount,

@@ -31,7 +31,7 @@ type Config struct {
 
 	// Send sends a datagram to the queue pair 1 of a host. It must not keep the bytes.
 	Send func(now vtime.Time, dst uint32, mad []byte)
-	// Tell takes an event. It must not call the machine, and must not keep what Private points to.
+	// Tell takes an event. It must not call the machine, and must not keep the bytes of Private.
 	Tell func(e Event)
 }
 
@@ -49,8 +49,8 @@ type Machine struct {
 	held  []heldRequest
 }
 
-// heldRequest is a request to a service that nobody offers. It waits a moment: a server that listens for one
-// connection after another, as perftest's, may be about to.
+// heldRequest is a request to a service that no program offers. It waits a moment: a server that listens for
+// one connection after another, as perftest's, may be about to.
 type heldRequest struct {
 	src uint32
 	mad [MADLen]byte
@@ -118,7 +118,7 @@ type Endpoint struct {
 	peerID   uint32 // communication or request ID
 	tid      uint64
 
-	params   Params // what this side has said
+	params   Params // parameters of this side
 	remote   remote
 	psn      wire.PSN // Starting PSN in this side's REQ or REP: of the first packet that the peer sends
 	ack      uint8    // exponent of the queue pair's timeout
@@ -297,7 +297,7 @@ func (m *Machine) Listen(now vtime.Time, id uint32, backlog int) error {
 	return nil
 }
 
-// hold keeps a request that nobody takes, and reports whether there was room.
+// hold keeps a request that no program takes, and reports whether there was room.
 func (m *Machine) hold(now vtime.Time, src uint32, mad []byte) bool {
 	if len(m.held) >= heldMax {
 		return false

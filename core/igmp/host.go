@@ -2,7 +2,7 @@
 // a host have joined, by IGMPv3 or MLDv2, so that the switches between forward them.
 //
 // Package igmp is a protocol core without I/O. The NIC of the host calls it (virtrnic.Stack), and it
-// hands what is not its own to the next stack.
+// hands other frames to the next stack.
 package igmp
 
 import (
@@ -30,7 +30,7 @@ type Config struct {
 	Reporter wire.Reporter
 	Pool     *wire.Pool
 	Sender   Sender
-	Next     Stack // nil: the host has no other; what is not of groups is released
+	Next     Stack // nil: the host has no other; other frames are released
 }
 
 // Stats holds the counters of a host.

@@ -215,5 +215,5 @@ func chain(digest uint64, at vtime.Time, lost bool) uint64 {
 	return wire.MixWord(digest, fate)
 }
 
-// Repeat does to the digest what Account does for a frame that comes again.
+// Repeat updates the digest as Account does for a repeated frame.
 func (l *Link) Repeat(at vtime.Time, f *wire.Repeat) { l.Digest = f.Next(chain(l.Digest, at, false)) }

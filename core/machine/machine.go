@@ -16,8 +16,8 @@ import (
 // with a time that never goes back. There are three kinds of them:
 //
 //   - input: HandleFrame and HandleTimeout change the core's state, and may commit frames to any port;
-//   - settling: Settle commits the frames that have begun to leave a port meanwhile, with what their
-//     start entails there: a completion, room in a buffer;
+//   - settling: Settle commits the frames that have begun to leave a port meanwhile, with the effects
+//     of their start there: a completion, room in a buffer;
 //   - query: NextTimeout returns when HandleTimeout is due. A call of any other method can move it.
 //
 // # Settling

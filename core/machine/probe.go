@@ -263,7 +263,7 @@ func (p *Probe) instant(t *vtime.Time, what string, stays func() bool) {
 
 // Decremented reports whether the last to change the IPv4 checksum of a packet was the switch that has decremented its
 // TTL. switched says that it has left a switch, or is about to. A switch makes the feedback of groups itself, and bridges
-// what goes to a member or to the source, whose address is the group's then.
+// packets to a member or to the source, whose address is the group's then.
 func (p *Probe) Decremented(f *wire.Frame, switched bool) bool {
 	return switched && !p.groups.Has(f.SrcIP()) && !(f.OpCode() == wire.OpAcknowledge && p.groups.Has(f.DstIP()))
 }

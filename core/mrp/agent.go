@@ -102,7 +102,7 @@ type Agent struct {
 	led     []*registration     // groups that this host leads, sorted by McstID
 	begun   map[uint32]uint32   // by McstID of a group that this host led and has forgotten: the next attempt
 	next    vtime.Time          // earliest retryAt of led, or vtime.Never
-	changes uint64              // what Changes returns
+	changes uint64              // result of Changes
 	stats   Stats
 }
 

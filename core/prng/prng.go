@@ -1,5 +1,5 @@
-// Package prng gives every part of a run its own stream of random numbers, derived
-// from one seed by name: adding a host or a link does not change what another draws.
+// Package prng gives every part of a run its own stream of random numbers, derived from one seed by
+// name: adding a host or a link does not change the draws of another.
 package prng
 
 import (

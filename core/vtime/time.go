@@ -1,10 +1,10 @@
 // Package vtime is lab time: int64 picoseconds since the start of a run, and the
 // timer table machines keep their deadlines in.
 //
-// Picoseconds, because 64 bytes at 400 Gb/s last 1.28 ns; int64 reaches 106 days. Lab time
-// ends before that, at End, and no single span that a user gives is longer than SpanMax:
-// an instant of a run and some such spans always have a sum. Sums and products that nobody
-// has bounded (Add, Times, Picoseconds) stop at the last instant and never wrap.
+// Picoseconds, because 64 bytes at 400 Gb/s last 1.28 ns; int64 reaches 106 days. Lab time ends before
+// that, at End, and no single span that a user gives is longer than SpanMax: an instant of a run and
+// some such spans always have a sum. Unbounded sums and products (Add, Times, Picoseconds) stop at the
+// last instant and never wrap.
 package vtime
 
 import (
@@ -38,7 +38,7 @@ const (
 	End     Time = 100 * Time(SpanMax) // no run lasts longer than 100 days of lab time
 )
 
-// endless is the longest span there is: what is so far away never comes within a run.
+// endless is the longest span: an event that far away is beyond every run.
 const endless = Duration(Never) - 1
 
 // Add returns t+d, or the instant before Never if the sum is beyond it. Never stays Never.

@@ -3,9 +3,9 @@ package vtime
 // TimerTable holds the deadlines of one machine, one per slot. It never fires by
 // itself: the machine reports Next as its deadline and asks Due when called.
 //
-// Next is a lower bound. Setting a deadline later than it was (what every
-// acknowledgement does to a retransmission timer) leaves Next alone and costs nothing;
-// the price is one early call of the machine, which finds nothing due and moves on.
+// Next is a lower bound. Setting a deadline later than it was (as every acknowledgement does to a
+// retransmission timer) leaves Next alone and costs nothing; the price is one early call of the
+// machine, which finds nothing due and moves on.
 type TimerTable struct {
 	at    []Time
 	floor Time

@@ -177,7 +177,7 @@ func (f *Frame) PSN() PSN {
 	return PSN(binary.BigEndian.Uint32(f.h[o:o+4])) & PSNMask
 }
 
-// ext returns the extension headers: what follows the BTH.
+// ext returns the extension headers, which follow the BTH.
 func (f *Frame) ext() []byte { return f.h[f.bthOff()+BTHLen : f.n] }
 
 // AETH returns the acknowledge header that follows the BTH of a response.

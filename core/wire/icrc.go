@@ -12,9 +12,9 @@ const ICRCLen = 4
 // InfiniBand local route header.
 const icrcSeed uint32 = 0xdebb20e3
 
-// maskICRC sets to ones what the ICRC leaves out, in a copy of the headers from the
-// IP header on: TOS, TTL and checksum of IPv4; traffic class, flow label and hop
-// limit of IPv6; the UDP checksum; byte 4 of the BTH (InfiniBand annex A17.3.3).
+// maskICRC sets the fields that the ICRC leaves out to ones, in a copy of the headers from the IP
+// header on: TOS, TTL and checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP
+// checksum; byte 4 of the BTH (InfiniBand annex A17.3.3).
 func maskICRC(b []byte, v6 bool) {
 	udp := IPv4Len
 	if v6 {

@@ -29,7 +29,7 @@ const (
 	MRPError    MRPFlags = 1 << 2 // from a switch to the leader: it cannot install the group
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
 	MRPConfirm  MRPFlags = 1 << 4 // from a member to the leader; combined with the flag that it confirms
-	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up what they send (ReduceImm)
+	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up their numbers (ReduceImm)
 	mrpAgain    MRPFlags = 1 << 6 // the metadata end with the attempt
 )
 
@@ -47,9 +47,9 @@ const (
 //	|           attempt, with flag 0x40 and from 1 on               |
 //	+---------------------------------------------------------------+
 //
-// The attempt counts how often a registration was started again because routes had changed:
-// what switches hold of an earlier one is void (the papers have no attempts). All packets
-// about the group have it, but those of the first attempt, 0, which are as in the papers.
+// The attempt counts how often a registration was started again because routes had changed: switches'
+// entries of an earlier one are void (the papers have no attempts). All packets about the group have
+// it, but those of the first attempt, 0, which are as in the papers.
 type MRPHeader struct {
 	Seq, Total uint16
 	Flags      MRPFlags

@@ -99,7 +99,7 @@ func (o OpCode) Info() *OpInfo { return &opTable[o] }
 // Service returns the transport service.
 func (o OpCode) Service() Service { return Service(o >> 5) }
 
-// Operation returns the opcode without its service: what RC, UC and UD share.
+// Operation returns the opcode without its service: the part that RC, UC and UD share.
 func (o OpCode) Operation() OpCode { return o & 0x1f }
 
 // String names the opcode as Wireshark does, without the service's blanks.

@@ -21,7 +21,7 @@ type ReduceKind uint8
 
 // Kinds.
 const (
-	ReduceGive   ReduceKind = 0 // what a member, or all below a switch, give to the sum
+	ReduceGive   ReduceKind = 0 // the part of a member, or of all below a switch
 	ReduceResult ReduceKind = 1 // the sum, on its way to the member that it is for
 	ReduceDone   ReduceKind = 2 // the sum is complete: sent to the other members, without payload
 )

@@ -30,9 +30,9 @@ type Bridge struct {
 
 	known          bool // delta is that of oldQP and shape
 	oldDst, oldSrc uint32
-	sum            uint32 // what the change of the addresses adds to an IPv4 checksum; 0: not known
+	sum            uint32 // addition of the changed addresses to an IPv4 checksum; 0: not known
 	oldQP          QPN
-	shape          uint32 // header length, payload length, family: what the delta depends on
+	shape          uint32 // header length, payload length, family: the delta depends on them
 	delta          uint32
 }
 

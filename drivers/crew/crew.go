@@ -1,5 +1,5 @@
 // Package crew has the goroutines on which the parts of a simulation run at the same time. The simulator
-// itself, which decides what happens, starts none.
+// itself, which decides the order of events, starts none.
 package crew
 
 import (

@@ -34,7 +34,7 @@ type Spec struct {
 	// Joins lets programs join multicast groups: switches have uplinks for the trees of their groups. A simulation runs no
 	// programs.
 	Joins bool
-	// QueriesRest is that of virtswitch.Config: in virtual time, a timer that nobody needs would make the time pass in which
+	// QueriesRest is that of virtswitch.Config: in virtual time, an unneeded timer would make the time pass in which
 	// programs wait for something outside the lab.
 	QueriesRest bool
 }

@@ -301,8 +301,8 @@ func (h *Host) Waiting() (why []string) {
 	return why
 }
 
-// Resting reports whether all tasks wait for something without a deadline, and lists what each
-// waits for.
+// Resting reports whether all tasks wait for something without a deadline, and lists the reason of each
+// wait.
 func (h *Host) Resting() (who []string, resting bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

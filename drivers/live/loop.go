@@ -46,7 +46,7 @@ type Loop struct {
 	clock  Clock
 	m      machine.Machine
 	wires  machine.Links       // by port: its transmitter and the frames that it is sending
-	links  []link              // by port: what comes in, and the interface
+	links  []link              // by port: arriving frames, and the interface
 	watch  machine.Watcher     // nil: none
 	late   queue.Heap[arrival] // frames that a fault delays
 	calls  []call              // in the order of their lab times
@@ -78,7 +78,7 @@ type link struct {
 type LinkStats struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64
-	faults.Counts                  // at the end of the link; Malformed includes what did not parse
+	faults.Counts                  // at the end of the link; Malformed includes frames that did not parse
 	Busy                    uint64 // sends that the kernel at first had no room for
 	KernelDrops             uint64
 	Cut                     uint64 // sent after the link was removed
@@ -188,7 +188,7 @@ func (l *Loop) Stop() {
 	l.wait.wake()
 }
 
-// Close releases what the loop itself holds. Run must have returned. The interfaces stay open.
+// Close releases the loop's own resources. Run must have returned. The interfaces stay open.
 func (l *Loop) Close() error { return l.wait.close() }
 
 // Now returns the lab time.

@@ -6,9 +6,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// A Receiver has the memory that frames are received into: 300 KiB for frames, 520 KiB for trains, each
-// made when it is first needed. Ports that one goroutine reads share it, so that a switch of 64 ports takes no more than a
-// host: what one call of Receive delivers is valid during that call only.
+// A Receiver has the memory that frames are received into: 300 KiB for frames, 520 KiB for trains, each made when it is
+// first needed. Ports that one goroutine reads share it, so that a switch of 64 ports takes no more than a host: the
+// frames of one call of Receive are valid during that call only.
 type Receiver struct {
 	packets *packetInbox
 	trains  *trainInbox

@@ -51,7 +51,7 @@ type Coordinator struct {
 	drains  bool         // Drain is under way: time does not rest at last
 	edge    vtime.Time   // the last that Edge has returned
 	look    vtime.Time   // the latest at which programs have resumed after input from outside the lab
-	touched uint64       // what programs had done when they looked last
+	touched uint64       // programs' count of actions at their last check
 	awaited uint64       // see Awaited
 	err     error
 }
@@ -120,8 +120,8 @@ type Rounds struct {
 // Rounds returns the counters of the rounds so far.
 func (c *Coordinator) Rounds() Rounds { return c.rounds }
 
-// HandOver gives every node the files of the shared memory. give hands files to a node and returns
-// when the node has mapped them. Afterwards no process can write what another one owns.
+// HandOver gives every node the files of the shared memory. give hands files to a node and returns when
+// the node has mapped them. Afterwards no process can write memory that another one owns.
 func (c *Coordinator) HandOver(give func(node int, files []*os.File) error) error {
 	if err := c.shared.handOver(give); err != nil {
 		return err

@@ -57,7 +57,7 @@ type NodeMemory struct {
 	in    []ring
 }
 
-// NewNodeMemory maps what a node writes. It closes the descriptors.
+// NewNodeMemory maps the memory that a node writes. It closes the descriptors.
 func NewNodeMemory(fds []int) (_ *NodeMemory, err error) {
 	defer closeFDs(fds)
 	if len(fds) < 3 {
@@ -87,7 +87,7 @@ func NewNodeMemory(fds []int) (_ *NodeMemory, err error) {
 	return m, nil
 }
 
-// Read maps what the node reads. It closes the descriptors.
+// Read maps the memory that the node reads. It closes the descriptors.
 func (m *NodeMemory) Read(fds []int) error {
 	defer closeFDs(fds)
 	if len(fds) != 1+len(m.out) || m.grant.region != nil {
@@ -115,7 +115,7 @@ func (m *NodeMemory) Ports() int { return len(m.out) }
 // with a file more.
 func (m *NodeMemory) Lacks(files int) bool { return !m.Complete() && files == 1+m.Ports() }
 
-// Complete reports whether what the node reads is there, too.
+// Complete reports whether the memory that the node reads is mapped, too.
 func (m *NodeMemory) Complete() bool { return len(m.in) == len(m.out) }
 
 // Close unmaps everything.

@@ -163,7 +163,7 @@ func NewMachine(name string, conn net.Conn) *Machine {
 func (m *Machine) Close() error {
 	err := m.conn.Close()
 	for range m.said {
-		continue // what was under way
+		continue // messages under way
 	}
 	return err
 }

@@ -115,7 +115,7 @@ const (
 // slot is a node's report to the coordinator. The node writes it.
 type slot struct{ region }
 
-// slotHead is the size of a slot without what it has for each port.
+// slotHead is the size of a slot without its fields of each port.
 const slotHead = 192
 
 func slotSize(ports int) int { return slotHead + 8*ports }

@@ -30,8 +30,8 @@ type NodeConfig struct {
 	IO     []IO // by port
 	Memory *NodeMemory
 
-	// Key is of the tags of frames, where no program runs at a node and strangers may send: frames that nobody has
-	// announced are refused. Without one they are taken. All nodes have the same.
+	// Key is of the tags of frames, where no program runs at a node and strangers may send: frames that no node
+	// has announced are refused. Without one they are taken. All nodes have the same.
 	Key []byte
 
 	// Orders are the coordinator's orders to the node over the stream, in order. The channel is closed
@@ -99,7 +99,7 @@ type port struct {
 	latest                vtime.Time
 	first                 vtime.Time
 	early                 [][]byte // frames that came before they were announced
-	foreign               uint64   // frames that nobody has announced: those of other programs
+	foreign               uint64   // frames that no node has announced: those of other programs
 	frames                [][]byte
 	arrivals              [batch]vtime.Time
 	store                 [batch][]byte
@@ -143,7 +143,7 @@ func NewNode(c NodeConfig) (*Node, error) {
 	return n, n.clear()
 }
 
-// clear drops what the sockets hold from before the run.
+// clear drops frames in the sockets from before the run.
 func (n *Node) clear() error {
 	for i := range n.ports {
 		for {

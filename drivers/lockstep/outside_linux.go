@@ -70,7 +70,7 @@ func (c *Coordinator) check() (found bool, err error) {
 		if n := &c.nodes[i]; n.slot.outside().Load()+n.slot.stuck().Load() > 0 {
 			c.Grant(i, 0)
 			n.grant.check().Store(int64(at))
-			c.ledger.Allow(i, at) // no node has handled an event there, and each forgets what it has been granted beyond
+			c.ledger.Allow(i, at) // no node has handled an event there, and each forgets its grant beyond
 			asked = append(asked, i)
 		}
 	}

@@ -96,7 +96,8 @@ func (r *Relay) Serve(conn net.Conn) error {
 	return nil
 }
 
-// round runs one round, and returns the answer. It gives up when over is closed: nobody waits for it.
+// round runs one round, and returns the answer. It gives up when over is closed: no caller waits for it
+// then.
 func (r *Relay) round(conn net.Conn, m []byte, over <-chan struct{}) ([]byte, error) {
 	if m[0] != sayRound {
 		return nil, fmt.Errorf("a message of kind %q, which this version does not know", m[0])

@@ -12,7 +12,7 @@ const TagKey = 16
 
 // tagger makes the tags by which the receiver knows announced frames.
 type tagger struct {
-	seal  cipher.AEAD // nil: nobody is there to deceive the receiver
+	seal  cipher.AEAD // nil: no program could deceive the receiver
 	nonce [12]byte
 	sum   [16]byte
 }
@@ -33,8 +33,9 @@ func newTagger(key []byte) (*tagger, error) {
 	return t, err
 }
 
-// of returns the tag of the nth frame of a transmitter. With a key it is of all its bytes and of its place (GMAC): nobody
-// without the key makes a frame that passes for another, and a copy passes in no other place than its original.
+// of returns the tag of the nth frame of a transmitter. With a key it is of all its bytes and of its place (GMAC):
+// without the key no program makes a frame that passes for another, and a copy passes in no other place than its
+// original.
 func (t *tagger) of(id int, n uint64, b []byte) uint64 {
 	if t.seal == nil {
 		return tagOf(b)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// rewrite makes Golden write what it gets instead of comparing.
+// rewrite makes Golden write its input instead of comparing.
 var rewrite = flag.Bool("rewrite", false, "write golden transcripts instead of comparing; commit the change only if you understand it")
 
 // Golden compares a transcript with testdata/name.txt.

@@ -269,7 +269,7 @@ func (n *Net) Run(maxSteps int) error {
 	return fmt.Errorf("machinetest: not at rest after %d events, at %v", maxSteps, n.Now)
 }
 
-// Digest combines what every link carried.
+// Digest combines the digests of all links.
 func (n *Net) Digest() uint64 {
 	var d uint64
 	for i := range n.Links.Len() {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A management network over several machines is a bridge on each. Every machine sends to all others itself, so a bridge passes on to no machine
-// what has come from another: its ports that lead away are isolated from each other, and nothing goes in circles.
+// A management network over several machines is a bridge on each. Every machine sends to all others itself, so a bridge passes frames from one
+// machine to no other: its ports that lead away are isolated from each other, and nothing goes in circles.
 
 // farPort is the port of a bridge that leads to other machines by VXLAN.
 const farPort = "far"

@@ -103,7 +103,7 @@ func (n *Namespace) addBridge() error {
 	return nil
 }
 
-// Release ends what MakeHub has made, if anything, and all its links.
+// Release removes the hub that MakeHub has made, if any, and all its links.
 func Release(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

@@ -207,9 +207,9 @@ func (n *Namespace) Prepare() error {
 // receiveBuffer is the number of bytes of frames that may wait in a socket.
 const receiveBuffer = 8 << 20
 
-// Sockets opens a raw socket on each end, in order, all in one namespace. They see received
-// frames and not sent ones, and stamp them with the time. They send the ordinary way, on an
-// interface without a queue: what bypasses it, tcpdump would not see.
+// Sockets opens a raw socket on each end, in order, all in one namespace. They see received frames and
+// not sent ones, and stamp them with the time. They send the ordinary way, on an interface without a
+// queue: tcpdump would not see frames that bypass it.
 //
 // Sockets for trains put the kernel's struct virtio_net_hdr in front of each buffer.
 func (n *Namespace) Sockets(ends []End, trains bool) (files []*os.File, err error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/window"
 )
 
-// tasksCensus takes down what the tasks do.
+// tasksCensus adds the waits of the tasks.
 func (n *Net) tasksCensus() window.Census {
 	c := window.Census{Moves: n.moves, Hops: n.stats.Hops, Awake: n.channel != nil && n.channel.coming > 0}
 	for _, t := range n.tasks {

@@ -231,7 +231,7 @@ func (c *checker) pausesCounted() {
 	}
 }
 
-// atRest checks what must hold once the run has no event left. kept marks that the job leaves its
+// atRest checks the invariants of a run that has no event left. kept marks that the job leaves its
 // objects in place (Job.Keep), so that they are no residue.
 func (c *checker) atRest(kept bool) error {
 	n := c.net

@@ -19,10 +19,10 @@ type batch struct {
 	first  vtime.Time // when the first of them arrives
 }
 
-// crossings hands frames over between parts, a round's at a time, so that parts need no lock. There
-// are two sides. In a round every part puts what it sends on the open side. It copies what is on the
-// other one into frames of its own, which it alone reads, and takes back those frames of its own that
-// were copied in the round before. Between parts of one worker frames are handed over as they are.
+// crossings hands frames over between parts, a round's at a time, so that parts need no lock. There are
+// two sides. In a round every part puts the frames that it sends on the open side. It copies those on
+// the other side into frames of its own, which it alone reads, and takes back those frames of its own
+// that were copied in the round before. Between parts of one worker frames are handed over as they are.
 //
 // A round takes time for the batches that hold something, and not for every pair of parts.
 //
@@ -69,8 +69,8 @@ func (c *crossings) coming(next []vtime.Time) {
 	}
 }
 
-// turn opens the other side. Every part must take back what it has there before it sends, and copy
-// what is on the side that was open.
+// turn opens the other side. Every part must take back its frames there before it sends, and copy the
+// frames on the side that was open.
 func (c *crossings) turn() {
 	for to := range c.from {
 		c.from[to] = c.from[to][:0]
@@ -83,7 +83,7 @@ func (c *crossings) turn() {
 	c.open = 1 - c.open
 }
 
-// land copies what was sent to a part before the last turn.
+// land copies the frames that were sent to a part before the last turn.
 func (c *crossings) land(to int, n *Net) {
 	for _, from := range c.from[to] {
 		own := c.worker[from] == c.worker[to]

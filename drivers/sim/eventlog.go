@@ -67,7 +67,7 @@ func (l *eventLog) add() *report {
 	return &l.chunks[last][len(l.chunks[last])-1]
 }
 
-// begin sets out in order what was reported before an instant. Instants only grow, so that these are the oldest.
+// begin sorts the reports from before an instant. Instants only grow, so that these are the oldest.
 func (l *eventLog) begin(before vtime.Time) {
 	from := l.passed
 	for _, c := range l.chunks {
@@ -88,7 +88,7 @@ func inOrder(a, b *report) int {
 	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.of.node, b.of.node))
 }
 
-// end removes what begin has set out.
+// end removes the reports that begin has sorted.
 func (l *eventLog) end() {
 	for n := len(l.order); n > 0; {
 		first := l.chunks[0]

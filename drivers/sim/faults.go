@@ -197,7 +197,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	_, led := h.agent.Groups()
 	n.orphans += led
 	h.agent.Restart()
-	if f, ok := nd.m.(interface{ Restart(now vtime.Time) }); ok { // Config.Front: programs have what they have made no more
+	if f, ok := nd.m.(interface{ Restart(now vtime.Time) }); ok { // Config.Front: programs no longer have their objects
 		f.Restart(now)
 	}
 	return nd.nic.Restart(now)

@@ -131,7 +131,8 @@ func (n *Net) placeNodes() {
 	}
 }
 
-// buildLinks makes one transmitter per node and port, in node order, and then what links from outside need.
+// buildLinks makes one transmitter per node and port, in node order, and then the places of links from
+// outside.
 func (n *Net) buildLinks() {
 	g := n.graph
 	var ends []topo.End

@@ -294,7 +294,7 @@ func (n *Net) startPort(id int) {
 	n.requeue(at, l)
 }
 
-// settle lets a port start what may have started by now.
+// settle lets a port start the frames that may have started by now.
 func (n *Net) settle(nd *node, port int) {
 	nd.m.Settle(n.now, port)
 	n.arm(nd)

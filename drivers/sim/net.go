@@ -142,9 +142,9 @@ type Net struct {
 	interrupted bool       // Interrupt was called
 	channel     *channel   // nil: the out-of-band channel takes no time
 	last        vtime.Time // when something last happened; see rest
-	baseline    [][]amount // what each node held when the lab was built; nil without Check
-	orphans     int        // groups that nobody deletes: the leader crashed, or a registration came too late
-	unfinished  error      // what Unfinished returns: an open work request of the last job
+	baseline    [][]amount // contents of each node when the lab was built; nil without Check
+	orphans     int        // groups that are never deleted: the leader crashed, or a registration came too late
+	unfinished  error      // result of Unfinished: an open work request of the last job
 	err         error      // ends the run
 	doing       string     // the last report of the running job
 	steps       int        // number of its reports

@@ -14,9 +14,9 @@ import (
 )
 
 // A part of a lab is a Net that drives some of its nodes; other Nets, in this process or in others,
-// drive the rest. Whoever drives a part lets it advance to a bound before which it knows all that
-// will arrive (conservative synchronisation), and then the part does exactly what the whole
-// simulation does at its nodes: events have the same instants, classes and ids.
+// drive the rest. Whoever drives a part lets it advance to a bound before which it knows all that will
+// arrive (conservative synchronisation), and then the part's nodes behave exactly as in the whole
+// simulation: events have the same instants, classes and ids.
 //
 // A transmitter whose link leaves the part is treated in the plain way: it has a start event for
 // every frame, at which the frame is handed to the edge at once. So a frame leaves the part before
@@ -169,7 +169,7 @@ func (n *Net) precedes(at vtime.Time) bool {
 	return next < at || next == at && n.class(k) < classCall
 }
 
-// Census takes down what the part holds, for the verdict on a call of the timeline.
+// Census returns the contents of the part, for the verdict on a call of the timeline.
 func (n *Net) Census() (c window.Census) {
 	if c = n.tasksCensus(); !c.Awake {
 		n.nodesCensus(&c)

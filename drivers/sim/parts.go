@@ -30,7 +30,7 @@ type Parts struct {
 	Crew func(workers int, work func(worker int)) Crew
 
 	// Lift, if set, undoes the faults of a job for Job.Over, in one of Nets: in the last of them at once, in
-	// a part when what its ranks have left is destroyed. Job.Over itself is called once, before.
+	// a part when the objects of its ranks are destroyed. Job.Over itself is called once, before.
 	Lift func(net int, now vtime.Time)
 
 	// Eager lets parts run at the same time even when they have so little to do that it takes longer.
@@ -41,7 +41,7 @@ type Parts struct {
 	layout  *layout
 	deal    deal
 	plan    *window.Plan
-	bounds  []vtime.Time // by part: what it is granted in this round, or 0
+	bounds  []vtime.Time // by part: its grant in this round, or 0
 	errs    []error      // by worker: of this round
 	cross   crossings
 	crew    Crew            // of the running job; nil: none
@@ -50,7 +50,7 @@ type Parts struct {
 	before  []uint64        // by part: its events when the last round ended
 	inTurn  uint64          // Stats.InTurn
 	logs    []*eventLog     // by part; nil without Config.Trace
-	passing logHeap         // what writeLogs merges by; empty between its calls
+	passing logHeap         // state of the merge in writeLogs; empty between its calls
 	sent    [][]sentRequest // by part: requests to the server that it has not been given
 	channel *window.Channel
 	hosts   []int // by rank of the running job
@@ -333,7 +333,7 @@ func (p *Parts) census(do func(n *Net) error) (*window.Census, error) {
 	return all, nil
 }
 
-// exchange gives every part what is on its way to it.
+// exchange gives every part the frames that are on their way to it.
 func (p *Parts) exchange() {
 	p.cross.turn()
 	for i, n := range p.parts {

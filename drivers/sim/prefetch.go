@@ -2,9 +2,9 @@ package sim
 
 import "github.com/mcastlab/mcastlab/core/machine"
 
-// prefetch loads what the events of the given keys will need (the link, the oldest entry of its ring, the frame), so that
-// the cache misses overlap. It goes level by level: where a load needs the one before, few of them fit into the
-// processor at a time.
+// prefetch loads the memory that the events of the given keys will need (the link, the oldest entry of its ring, the
+// frame), so that the cache misses overlap. It goes level by level: where a load needs the one before, few of them fit
+// into the processor at a time.
 func (n *Net) prefetch(keys []uint64) {
 	var sum uint64
 	var flights [frontMany]*machine.Flight

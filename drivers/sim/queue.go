@@ -31,8 +31,8 @@ type radixHeap struct {
 	mask   uint64 // bit i: bucket i is not empty (bucket 64 cannot occur: keys have 63 bits)
 	n      int
 
-	// prefetch, if set, is called with the keys that have moved to front. It loads what their events
-	// will need, so that the cache misses overlap.
+	// prefetch, if set, is called with the keys that have moved to front. It loads the memory that
+	// their events will need, so that the cache misses overlap.
 	prefetch func(keys []uint64)
 }
 
@@ -178,7 +178,7 @@ func (h *radixHeap) fill() {
 	}
 }
 
-// take moves a bucket to front, in order, behind what is there. All of its keys go before those.
+// take moves a bucket to front, in order, behind the keys there. All of its keys go before those.
 func (h *radixHeap) take(rank int) {
 	begin := len(h.front)
 	h.front = append(h.front, h.bucket[rank]...)

@@ -12,7 +12,7 @@ type amount struct {
 	what  string
 	n     int
 	later bool // the objects may remain until the last event of the run
-	// orphans says that groups that nobody deletes may account for the objects.
+	// orphans marks that groups which are never deleted may account for the objects.
 	orphans bool
 }
 
@@ -40,7 +40,7 @@ func (n *Net) amounts(id int) []amount {
 	}
 }
 
-// noteBaseline records what the nodes hold before the first job. They must hold the same after
+// noteBaseline records the contents of the nodes before the first job. They must hold the same after
 // each job.
 func (n *Net) noteBaseline() {
 	n.baseline = n.baseline[:0]
@@ -49,11 +49,10 @@ func (n *Net) noteBaseline() {
 	}
 }
 
-// Residue returns an error that names an object which the lab holds at rest and a newly built lab
-// does not, or nil if there is none. Groups that nobody can delete do not count, because the
-// switches age them out: groups whose deletion was given up after the last repeat, groups whose
-// leader's host crashed, and groups of which a registration arrived after the switches had
-// forgotten their deletion.
+// Residue returns an error that names an object which the lab holds at rest and a newly built lab does
+// not, or nil if there is none. Groups that no rank can delete do not count, because the switches age
+// them out: groups whose deletion was given up after the last repeat, groups whose leader's host
+// crashed, and groups of which a registration arrived after the switches had forgotten their deletion.
 func (n *Net) Residue() error {
 	orphans, settled := n.orphans, n.queue.n == 0 && n.far.len() == 0 && !n.stalled()
 	for i := range n.nodes {

@@ -45,8 +45,8 @@ func (s *Schedule) judge(due window.Due) window.Verdict {
 // Net returns the simulation that makes the calls of the timeline. It has no nodes.
 func (s *Schedule) Net() *Net { return s.net }
 
-// Resume schedules the calls that have been put off, as Begin and Release do in the parts. It is now
-// what the lab's clock says.
+// Resume schedules the calls that have been put off, as Begin and Release do in the parts. The time is
+// that of the lab's clock.
 func (s *Schedule) Resume(now vtime.Time) {
 	s.Rest(now)
 	s.net.resume()

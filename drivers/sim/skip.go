@@ -14,8 +14,8 @@ import (
 // Most of a long message without loss repeats with the period of a packet, or of as many packets as one
 // acknowledgement is for. Periods are left out if it is certain that the run with them would be the same:
 //
-//   - The whole state is, after a period, what it was before up to a shift of instants, PSNs and counters, word by
-//     word (machine.Probe). That is looked at twice, over two periods.
+//   - The whole state is, after a period, the earlier one up to a shift of instants, PSNs and counters, word by
+//     word (machine.Probe). That is checked twice, over two periods.
 //   - The second of them has arrivals and starts only: no timer, task, timed call or fault.
 //   - Its events at one instant may come in any order (ties.go). Their order follows from the instant.
 //   - No number that moves meets one that stays before the periods are over: the last packet of a message, a deadline, an
@@ -24,7 +24,7 @@ import (
 // What the frames of the periods add to the digests of links is computed frame by frame: each is that of the last
 // period with another PSN.
 
-// skipper finds what repeats.
+// skipper finds periods that repeat.
 type skipper struct {
 	net    *Net
 	probe  machine.Probe

@@ -48,7 +48,7 @@ type task struct {
 	asleep bool       // the task is parked
 	until  vtime.Time // when a parked task wakes at the latest, or vtime.Never
 	armed  vtime.Time // instant of the event that wakes the task, or vtime.Never
-	why    string     // what a parked task waits for
+	why    string     // reason of a parked task's wait
 	done   bool
 }
 
@@ -156,7 +156,7 @@ func (n *Net) runTasks() {
 		n.running = nil
 		if t.done {
 			n.ended = append(n.ended, t.id)
-			t.next, t.stop, t.yield = nil, nil, nil // a later task's number keeps t, and these what its program has left behind
+			t.next, t.stop, t.yield = nil, nil, nil // a later task's number keeps t, and these the rest of its program
 			t.host.tasks = slices.DeleteFunc(t.host.tasks, func(o *task) bool { return o == t })
 		}
 		n.arm(nd)
@@ -304,9 +304,9 @@ type Job struct {
 	all *roster // that of all parts of a lab; nil: it is made
 }
 
-// Run runs a program on all its ranks until all have ended. It returns the error that ended the
-// loop early, else the first rank's error, a crash before all others. If ranks still wait when no
-// event is left, the error is a deadlock that names what each of them waits for.
+// Run runs a program on all its ranks until all have ended. It returns the error that ended the loop
+// early, else the first rank's error, a crash before all others. If ranks still wait when no event is
+// left, the error is a deadlock that names the reason of each wait.
 func (n *Net) Run(spec Job) error {
 	defer n.passLog(vtime.Never)
 	return n.begin(spec).finish()

@@ -61,7 +61,7 @@ type account struct {
 	arrives vtime.Time // the first frame or order that it has been sent since its grant
 	held    bool       // it has a grant
 	from    vtime.Time // t of the part when it was granted
-	floor   vtime.Time // what it may report as its next event, at the earliest
+	floor   vtime.Time // the earliest instant that it may report as its next event
 }
 
 // Far is the node at the far end of a port, with its delay.
@@ -111,7 +111,7 @@ func (l *Ledger) Allow(part int, at vtime.Time) {
 	l.parts[part].from = min(l.parts[part].from, at)
 }
 
-// Late reports whether a part has to take what it has been sent in the round to come, or its links run over.
+// Late reports whether a part has to take its arrived frames in the next round, or its links run over.
 func (l *Ledger) Late(part int) bool {
 	for _, rounds := range l.parts[part].behind {
 		if rounds >= behindMax {

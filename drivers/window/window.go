@@ -111,7 +111,7 @@ type Parts interface {
 type Schedule interface {
 	// Next returns when the next call is due, or vtime.Never if none is.
 	Next() vtime.Time
-	// Call decides on the next call and makes it, given what all parts hold.
+	// Call decides on the next call and makes it, given the census of all parts.
 	Call(c *Census) (Verdict, error)
 }
 

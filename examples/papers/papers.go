@@ -1,4 +1,4 @@
-// Package papers holds the labs that reproduce what the papers report, for programs that have no source tree.
+// Package papers holds the labs that reproduce the papers' results, for programs that have no source tree.
 package papers
 
 import "embed"

@@ -1,8 +1,8 @@
 //go:build linux || darwin
 
-// Command benchpage measures the simulator and writes speed.md: rates beside those of a bare loop
-// over the same event queue, taken in turn, what the options of a run cost, and
-// memory. Run it in the folder of the module: make bench-page.
+// Command benchpage measures the simulator and writes speed.md: rates beside those of a bare loop over
+// the same event queue, taken in turn, the cost of a run's options, and memory. Run it in the folder of
+// the module: make bench-page.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Package checksum puts checksums into the files of a run, and looks at them when the files are read again. A disk, a
-// copy that was cut short or an editor changes a file; whatever reads it must not take what is left for a result.
+// copy that was cut short or an editor changes a file; a reader must not take the rest for a result.
 //
 // The checksum is the CRC-32C (RFC 3720, appendix B.4) of all bytes before it, as eight hexadecimal digits: it finds
 // every burst of up to 32 bits, and of other changes all but one in 4 billion. It does not protect from intent.
@@ -105,7 +105,7 @@ type Lines struct {
 	err   error
 }
 
-// Add takes a line, without what ends it.
+// Add takes a line, without its end.
 func (l *Lines) Add(line []byte) {
 	if l.ended && l.err == nil {
 		l.err = fmt.Errorf("%w: it has lines after its end", ErrDamaged)
@@ -140,7 +140,7 @@ func (l *Lines) Ended() bool { return l.ended }
 // still running has none.
 func (l *Lines) Err() error { return l.err }
 
-// Writer sums what is written through it.
+// Writer computes the checksum of the bytes written through it.
 type Writer struct {
 	W   io.Writer
 	sum uint32

@@ -30,9 +30,9 @@ const (
 // kinds lists all kinds of commands.
 var kinds = []Kind{KindLead, KindDeploy, KindPhase, KindForget, KindBegin, KindEnd, KindLease, KindFree, KindFaults, KindReset, KindDone}
 
-// commandVersion is the version of the format of commands. A replica that meets another version
-// stops: it must not skip what the other replicas apply. Commands of versions 1 and 2 had the text
-// of a lab file in place of its message, and version 3 had no runs in virtual time.
+// commandVersion is the version of the format of commands. A replica that meets another version stops:
+// it must not skip commands that the other replicas apply. Commands of versions 1 and 2 had the text of
+// a lab file in place of its message, and version 3 had no runs in virtual time.
 const commandVersion = 4
 
 // CommandMax bounds the bytes of a command.

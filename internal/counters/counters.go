@@ -1,6 +1,6 @@
-// Package counters defines what a node reports about itself, on either clock: the frames that
-// passed its ports, the counters of its machine, and the groups it holds. The names are part of
-// the JSON of counters.json and inspect, and do not change.
+// Package counters defines the report of a node about itself, on either clock: the frames that passed
+// its ports, the counters of its machine, and the groups it holds. The names are part of the JSON of
+// counters.json and inspect, and do not change.
 package counters
 
 import (

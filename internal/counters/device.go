@@ -60,7 +60,7 @@ type DeviceNAK struct {
 	Times  uint64 `json:"times"` // of any reason
 }
 
-// deviceOf takes down what an adapter has seen.
+// deviceOf returns the observations of an adapter.
 func deviceOf(a *external.Adapter) *Device {
 	s := a.Seen()
 	addr := func(ip uint32) string { return a.NIC().Addr(ip).String() }

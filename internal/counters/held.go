@@ -30,14 +30,14 @@ type Held struct {
 	QueuedBytes int `json:"queued_bytes,omitempty"` // of a switch's buffer
 
 	// By port; left out where all are 0.
-	Queues []int `json:"port_queued_bytes,omitempty"` // of a switch: what waits to be sent
+	Queues []int `json:"port_queued_bytes,omitempty"` // of a switch: frames that wait to be sent
 	Paused []int `json:"port_paused,omitempty"`       // bit mask of the priorities that the neighbour has paused
 
 	Goroutines int `json:"goroutines,omitempty"`
 	Files      int `json:"files,omitempty"` // open descriptors
 }
 
-// Switch records what a switch holds. It leaves out deleted groups, whose McstIDs are not
+// Switch records the objects that a switch holds. It leaves out deleted groups, whose McstIDs are not
 // reused for a while after every run, and their timer.
 func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
 	a := sw.Holding()
@@ -55,7 +55,7 @@ func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
 	}
 }
 
-// NIC records what a NIC holds.
+// NIC records the objects that a NIC holds.
 func (h *Held) NIC(nic *virtrnic.NIC) {
 	m := nic.Made()
 	h.QPs, h.MRs, h.CQs, h.PDs, h.Others = m.QPs, m.MRs, m.CQs, m.PDs, m.AHs+m.SRQs+m.Attached
@@ -79,7 +79,7 @@ func (h *Held) waits(port, ports, queued int, paused uint8) {
 	}
 }
 
-// Agent records what a registration agent holds.
+// Agent records the objects that a registration agent holds.
 func (h *Held) Agent(a *mrp.Agent) {
 	h.Memberships, h.Registrations = a.Groups()
 	if _, armed := a.NextTimeout(); armed {

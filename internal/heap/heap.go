@@ -45,7 +45,7 @@ var levels = [...]struct {
 
 // pays is the time that a simulation must have run for each byte of its heap before the heap is moved. Of 16,384 hosts that broadcast 1 MiB, a process of
 // 0.88 GB, the kernel took 2.4 to 3.1 s for it, of 9 to 10 s: 3 ns a byte. Huge pages saved a tenth to a quarter of the time elsewhere (a permutation of 1,024
-// hosts is 1.31 times as fast), so some 25 ns a byte pass until that has been won: no run loses more by either choice than about what it has taken so far.
+// hosts is 1.31 times as fast), so some 25 ns a byte pass until that has been won: no run loses more by either choice than about its time so far.
 const pays = 25 * time.Nanosecond
 
 // Grown looks whether the heap has grown by a quarter since it was last looked after. It is cheap

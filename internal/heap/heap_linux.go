@@ -17,7 +17,7 @@ const (
 	apart = 40
 )
 
-// collapse moves what the heap has in memory into huge pages until all of it is or over says that it is no use any more. It reports
+// collapse moves the heap's present memory into huge pages until all of it is or over says that it is no use any more. It reports
 // whether the kernel can. The heap may be used meanwhile.
 func collapse(over func() bool) bool {
 	maps, err := os.Open("/proc/self/maps")

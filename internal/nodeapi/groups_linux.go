@@ -52,10 +52,10 @@ func DialProgram(socket string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 }
 
-// Close takes back what has been offered.
+// Close withdraws all offers.
 func (g *Groups) Close() error { return g.conn.Close() }
 
-// Offer lets the programs at the host take part in a group. If bound, the caller has one of the hosts register it, what they send waits
+// Offer lets the programs at the host take part in a group. If bound, the caller has one of the hosts register it, their messages wait
 // for Run, and the group is there until Close. Else a program registers it, and it goes with that.
 func (g *Groups) Offer(group GID, bound bool) error {
 	flag := uint32(0)
@@ -79,7 +79,7 @@ func (g *Groups) Register(group GID) error {
 	return err
 }
 
-// Run lets go what waits to be sent to a group.
+// Run releases the messages that wait to be sent to a group.
 func (g *Groups) Run(group GID) error {
 	_, err := g.ask(request(groupRun, group))
 	return err

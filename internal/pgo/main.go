@@ -1,6 +1,6 @@
 // Command pgo writes cmd/mcastlab/default.pgo: which functions the simulator and the NIC spend their time in, and who calls them.
-// go build takes it for that program (-pgo=auto), and inlines and lays out by it what is called most. It never changes
-// what is computed. Run it in the folder of the module: make profile.
+// go build takes it for that program (-pgo=auto), and inlines and lays out by it the functions that are called most. It never
+// changes results. Run it in the folder of the module: make profile.
 package main
 
 import (
@@ -83,7 +83,8 @@ func measure(dir, name, pkg, bench, time string) (*profile.Profile, error) {
 	return profile.ParseData(b)
 }
 
-// strip removes what the compiler does not read: when, where and by which program it was measured.
+// strip removes fields that the compiler does not read: when, where and by which program it was
+// measured.
 func strip(p *profile.Profile) {
 	p.TimeNanos, p.DurationNanos, p.Comments, p.Mapping = 0, 0, nil, nil
 	for _, l := range p.Location {

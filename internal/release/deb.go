@@ -36,8 +36,8 @@ func debianVersion(version string) (string, error) {
 	return release, nil
 }
 
-// debOf returns a Debian package: an ar archive of two tar archives, what the package is and
-// its files. It depends on nothing, as the program is linked statically.
+// debOf returns a Debian package: an ar archive of two tar archives, the package's description and its
+// files. It depends on nothing, as the program is linked statically.
 func debOf(version, processor string, binary []byte, r *shared, at time.Time) ([]byte, error) {
 	files, err := installed(version, r, at)
 	if err != nil {

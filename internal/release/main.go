@@ -1,6 +1,6 @@
-// Command release builds what a version of mcastlab is published as: an archive per system,
-// Debian packages and a list of checksums. Whoever builds the same commit with the same Go
-// gets the same bytes (docs/versions.md).
+// Command release builds the published files of a version of mcastlab: an archive per system, Debian
+// packages and a list of checksums. Whoever builds the same commit with the same Go gets the same bytes
+// (docs/versions.md).
 package main
 
 import (
@@ -58,7 +58,7 @@ func release(dir, out string, targets []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp) //nolint:errcheck // what is left in the system's folder for such things does no harm
+	defer os.RemoveAll(temp) //nolint:errcheck // leftovers in the system's temporary folder do no harm
 	src := source{dir: filepath.Join(temp, name)}
 	if err := src.clone(dir); err != nil {
 		return err
@@ -126,7 +126,7 @@ func buildEnv(target string) []string {
 	}
 }
 
-// write replaces what is in the folder and adds the checksums.
+// write replaces the contents of the folder and adds the checksums.
 func write(out string, files map[string][]byte) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err

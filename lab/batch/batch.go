@@ -101,7 +101,7 @@ func Simulate(ctx context.Context, l *lab.Lab, dir string, o runner.Options) (re
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o.Base = dir
 	if report, err = runner.Simulate(ctx, l, o); report != nil {
-		report.Nodes = nil // nobody asks for it, and of all runs of a batch it is much
+		report.Nodes = nil // it is not used, and large over all runs of a batch
 	}
 	return report, err
 }

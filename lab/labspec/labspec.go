@@ -1,6 +1,6 @@
-// Package labspec builds from a lab what runtimes take: its graph, the settings of its
-// machines and ranks, and its faults. Programs that only read and write lab files need none
-// of it, so it is not part of package lab.
+// Package labspec builds from a lab the inputs of runtimes: its graph, the settings of its machines and
+// ranks, and its faults. Programs that only read and write lab files need none of it, so it is not part
+// of package lab.
 package labspec
 
 import (
@@ -77,8 +77,8 @@ func Rows(l *lab.Lab, all []faults.Spec) (run, row []faults.Spec) {
 	return run, row
 }
 
-// Peers returns, by rank, what ranks must know of the external hosts among their hosts, or nil
-// if there are none. hosts are nodes of the graph, in the order of the ranks.
+// Peers returns, by rank, the queue pairs and memory of the external hosts among the ranks' hosts, or
+// nil if there are none. hosts are nodes of the graph, in the order of the ranks.
 func Peers(l *lab.Lab, g *topo.Graph, hosts []int) []*rankhost.Peer {
 	peers, any := make([]*rankhost.Peer, len(hosts)), false
 	for i, h := range hosts {

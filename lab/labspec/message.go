@@ -8,9 +8,9 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// Schema names the format in which a lab travels between processes, in which controllers store it,
-// and in which it is kept on the disk while it is up. A change of the meaning of a message changes
-// the name; so does a field whose zero value does not mean what messages without it have meant.
+// Schema names the format in which a lab travels between processes, in which controllers store it, and
+// in which it is kept on the disk while it is up. A change of the meaning of a message changes the
+// name; so does a field whose zero value differs from the meaning of messages without it.
 const Schema = "mcastlab/lab/v1"
 
 // messageMax bounds the bytes of a message. It leaves room for a command of the controllers around
@@ -39,8 +39,8 @@ func Encode(l *lab.Lab) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads the message of a lab and checks the lab, as reading its file does. It returns an
-// error for another schema, and for whatever else is not exactly what Encode writes.
+// Decode reads the message of a lab and checks the lab, as reading its file does. It returns an error
+// for another schema, and for anything else that Encode does not write.
 func Decode(b []byte) (*lab.Lab, error) {
 	l, err := decode(b)
 	if err != nil {

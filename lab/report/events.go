@@ -88,7 +88,7 @@ func eventFiles(dir string) (all []string) {
 	return append(old, filepath.Join(dir, "events.jsonl"))
 }
 
-// dirPattern escapes what has a meaning in patterns.
+// dirPattern escapes the special characters of patterns.
 func dirPattern(dir string) string {
 	if filepath.Separator == '\\' {
 		return dir

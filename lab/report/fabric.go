@@ -25,7 +25,7 @@ type fabric struct {
 	spanUS  float64        // lab time of the run
 	over    bool           // it has ended, so that its files are whole
 	ways    []way          // of link i: 2i from A to B, 2i+1 from B to A
-	drops   []uint64       // by node, without what links lost
+	drops   []uint64       // by node, without losses on links
 	faults  []fault        // of the lab file, and those added by hand
 	resets  []reset        // by hand, in their order
 	rows    []span         // of the results, from the events
@@ -180,7 +180,7 @@ func union(all []span) (out []span) {
 // quantum returns the time in us for which a quantum of pause stops a port.
 func (f *fabric) quantum(w *way) float64 { return 512 / float64(f.rate(w)) * 1e6 }
 
-// byHand enters what was done by hand.
+// byHand enters the manual faults.
 func (f *fabric) byHand(acts []faults.Act, l *lab.Lab) error {
 	for i := range acts {
 		a := &acts[i]

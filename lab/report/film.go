@@ -32,7 +32,7 @@ type Film struct {
 	Trees    []FilmTree    `json:"trees,omitempty"`
 	Messages []FilmMessage `json:"messages,omitempty"`
 	Rows     []string      `json:"rows,omitempty"`  // of the results, as text
-	Notes    []string      `json:"notes,omitempty"` // what is not shown, and why
+	Notes    []string      `json:"notes,omitempty"` // missing parts, each with the reason
 	Frames   []Frame       `json:"frames"`
 	Queues   bool          `json:"queues,omitempty"` // of a run: frames have its queues
 }
@@ -77,7 +77,7 @@ type FilmReception struct {
 	At   float64 `json:"at"`
 }
 
-// Frame is a step of a film: what is not 0, as pairs of an index and a value.
+// Frame is a step of a film: the values other than 0, as pairs of an index and a value.
 type Frame struct {
 	From   float64                   `json:"from"` // us
 	To     float64                   `json:"to"`
@@ -271,8 +271,8 @@ func (r *filming) instants(trace string) (all []float64, err error) {
 }
 
 // cut divides a span of lab time into at most framesMax frames. A stretch in which nothing happens for a hundredth of
-// the span, or for 10 ms, is one frame (or for longer, if there are many such stretches); the others share what frames
-// there are by their length.
+// the span, or for 10 ms, is one frame (or for longer, if there are many such stretches); the others share the
+// remaining frames by their length.
 func cut(at []float64, spanUS float64) []Frame {
 	if spanUS <= 0 {
 		return []Frame{{From: 0, To: 0}}
@@ -482,7 +482,7 @@ func path(steps []explain.Step) (all [][2]string) {
 	return all
 }
 
-// counters enters what the nodes counted in the whole run, in the last frame.
+// counters enters the nodes' counters of the whole run, in the last frame.
 func (r *filming) counters() error {
 	fab, film := r.fabric, r.film
 	for k := range fab.ways {

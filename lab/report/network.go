@@ -88,7 +88,7 @@ func (f *fabric) paints() []paint {
 	for i, n := range f.drops {
 		all[2].nodes[i] = float64(n)
 	}
-	if f.large() { // hosts have no squares: what they dropped shows where it came from
+	if f.large() { // hosts have no squares: their drops show where the frames came from
 		for h := range f.g.Hosts {
 			if len(f.g.Nodes[h].Links) > 0 {
 				far := f.g.Peer(h, 0)

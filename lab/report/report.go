@@ -30,7 +30,7 @@ type Run struct {
 	history   *history // nil: likewise
 	trace     *explain.Trace
 	explained *explain.Table
-	missing   []string // what of the run is not shown, and why
+	missing   []string // parts of the run that are not shown, each with the reason
 }
 
 // traceMax bounds the trace that a page explains: it is read whole.

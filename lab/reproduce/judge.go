@@ -17,10 +17,10 @@ const (
 	InBand  Verdict = "in band"
 	Off     Verdict = "off, explained"
 	Cannot  Verdict = "cannot be reproduced"
-	Partly  Verdict = "in part"          // what is measured is in band, and something is still open
+	Partly  Verdict = "in part"          // all measurements are in band, and something is still open
 	Untried Verdict = "not tried"        // nothing is built yet
 	Pending Verdict = "not run"          // only a full reproduction runs its labs
-	Amiss   Verdict = "off, unexplained" // a line is out of its band, and nobody has said why
+	Amiss   Verdict = "off, unexplained" // a line is out of its band, without an explanation
 )
 
 // Outcome is a result with its measurements.
@@ -68,7 +68,7 @@ func (all Labs) Failures() (lines []string) {
 	return lines
 }
 
-// Judge holds the results against what was measured.
+// Judge compares the results with the measurements.
 func Judge(results []*Result, measured Labs) []Outcome {
 	var all []Outcome
 	for _, r := range results {

@@ -1,6 +1,6 @@
-// Package reproduce holds every quantitative result of the papers against what the tree measures: what the
-// paper says and where, the labs that show it, the quantities with their bands, and the figures. The results
-// are data, in results/*.yml, one file per paper; their labs are those of examples/papers.
+// Package reproduce compares every quantitative result of the papers with the tree's measurements: the
+// paper's value and its place, the labs that show it, the quantities with their bands, and the figures. The
+// results are data, in results/*.yml, one file per paper; their labs are those of examples/papers.
 //
 // A line's band is written before the run that is held to it. PRED (predicted) says that no parameter was
 // chosen so that the line holds, CAL (calibrated) that one was, ARITH that it is computed without a run.
@@ -41,9 +41,9 @@ type Paper struct{ File, Name, Full string }
 // Result is one result of a paper.
 type Result struct {
 	ID         string      `yaml:"id"`     // R-C5
-	Title      string      `yaml:"title"`  // what it is about, in a few words
+	Title      string      `yaml:"title"`  // its subject, in a few words
 	Source     string      `yaml:"source"` // section and figure
-	Says       string      `yaml:"says"`   // what the paper says
+	Says       string      `yaml:"says"`   // the paper's statement
 	Parameters []Parameter `yaml:"parameters"`
 	Lines      []Line      `yaml:"lines"`
 	Figures    []Figure    `yaml:"figures"`
@@ -191,7 +191,7 @@ func (l *Line) TwoSided() bool { return !l.Above && !l.Below }
 type Figure struct {
 	Name  string   `yaml:"name"` // of its files
 	Title string   `yaml:"title"`
-	X     string   `yaml:"x"` // what the axes show
+	X     string   `yaml:"x"` // labels of the axes
 	Y     string   `yaml:"y"`
 	LogX  bool     `yaml:"log-x"`
 	LogY  bool     `yaml:"log-y"`
@@ -254,7 +254,7 @@ func Load() ([]*Result, error) {
 	return all, nil
 }
 
-// check reads the expressions of a result and finds what is missing.
+// check reads the expressions of a result and finds missing fields.
 func (r *Result) check() error {
 	switch {
 	case r.ID == "" || r.Title == "" || r.Source == "" || r.Says == "":

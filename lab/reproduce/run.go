@@ -20,7 +20,7 @@ import (
 
 // Options select the labs to run and the folder of their results.
 type Options struct {
-	Dir  string // results go there; what it holds of an earlier run is used
+	Dir  string // results go there; those of an earlier run are reused
 	Full bool   // also the labs that take minutes
 	Jobs int    // labs at a time
 	Say  func(format string, args ...any)
@@ -38,7 +38,7 @@ type Measured struct {
 
 	Wall float64 `json:"wall_s,omitempty"` // how long it took
 
-	Failures []string `json:"failures,omitempty"` // what the lab itself expects and does not show
+	Failures []string `json:"failures,omitempty"` // failed expectations of the lab itself
 }
 
 // Slow returns the labs that only a full reproduction runs, with the seconds that each took alone on one

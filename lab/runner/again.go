@@ -14,8 +14,8 @@ import (
 // ErrLeftOut is wrapped by the error of a run with Options.Check whose fast-forwarded repetition gives other results.
 var ErrLeftOut = errors.New("the fast-forwarded run differs from the packet-by-packet run")
 
-// again simulates a lab that has been simulated packet by packet, with every invariant checked, as it is without that: it leaves out what
-// repeats. Both have to be one run. Nothing is left of the second.
+// again simulates a lab that has been simulated packet by packet, with every invariant checked, as it is without that: it leaves out
+// repeated periods. Both have to be one run. Nothing is left of the second.
 func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	o := r.o
 	if o.NoSkip || len(o.Captures) > 0 || r.Trace != nil || len(o.Env.Programs) > 0 || o.Env.Delivered != nil {

@@ -142,7 +142,7 @@ func (d *Diff) order() {
 	}
 }
 
-// counts compares what all nodes counted together.
+// counts compares the counters, summed over all nodes.
 func (d *Diff) counts(a, b []counters.Node) {
 	sum := func(all []counters.Node) map[string]uint64 {
 		m := map[string]uint64{}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold locks a run's folder until what it returns is closed or this process ends, however it ends. It returns nil where
-// the file system has no locks.
+// hold locks a run's folder until the returned value is closed or this process ends, however it ends. It returns nil
+// where the file system has no locks.
 func hold(dir string) *os.File {
 	f, err := os.Open(dir)
 	if err != nil {

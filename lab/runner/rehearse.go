@@ -59,7 +59,7 @@ func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 	return rehearse(ctx, &healthy, env, say, false)
 }
 
-// rehearse is Rehearse with the lab's faults. Links count what they carry if count is set, which takes longer.
+// rehearse is Rehearse with the lab's faults. Links count their bytes if count is set, which takes longer.
 func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any), count bool) (*Rehearsal, error) {
 	g, err := labspec.Graph(l)
 	if err != nil {
@@ -108,7 +108,7 @@ func rowOver(tl *faults.Timeline) func(now vtime.Time) {
 	return tl.EndRow
 }
 
-// workload runs one workload and takes down what moved in each step.
+// workload runs one workload and records the traffic of each step.
 func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload, tl *faults.Timeline) error {
 	var marks []uint64 // packet-hops when each step began
 	records := make([][][]byte, len(w.Hosts))

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Folder is the folder of a run, as it was made: what takes its name later is not written to, nor what a link in it
-// leads to. A run of root may have its folder in one of another user.
+// Folder is the folder of a run, as it was made: a file or folder that takes its name later is not written to, nor
+// the target of a link in it. A run of root may have its folder in one of another user.
 type Folder struct {
 	root *os.Root
 	path string
@@ -63,7 +63,7 @@ func (f *Folder) Create(name string) (*os.File, error) {
 // MkdirAll makes a folder in the folder.
 func (f *Folder) MkdirAll(name string) error { return f.root.MkdirAll(name, 0o755) }
 
-// WriteFile writes a file that is either what it was or whole.
+// WriteFile replaces a file atomically: a reader sees the old content or the whole new one.
 func (f *Folder) WriteFile(name string, b []byte) error {
 	next := name + ".tmp"
 	err := f.root.WriteFile(next, b, 0o644)
@@ -71,7 +71,7 @@ func (f *Folder) WriteFile(name string, b []byte) error {
 		err = f.root.Rename(next, name)
 	}
 	if err != nil {
-		_ = f.root.Remove(next) // it is not whole; what went wrong is said
+		_ = f.root.Remove(next) // it is not whole; the error is returned
 		return fmt.Errorf("write %s: %w", filepath.Join(f.path, name), err)
 	}
 	return nil

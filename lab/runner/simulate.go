@@ -31,9 +31,9 @@ type Options struct {
 	Ledger       func([][]sim.Entry, bool)        // is called at the end with the simulation's ledger; may be nil
 	Say          func(format string, args ...any) // prints to the user immediately; may be nil
 	Env          apps.Env                         // of the workloads' programs
-	Acts         []faults.Act                     // what is done by hand (ReadActs)
+	Acts         []faults.Act                     // manual faults to replay (ReadActs)
 	Workers      int                              // goroutines that simulate parts of the lab; 0: one; WorkersAuto: as many as pay
-	NoSkip       bool                             // simulate what repeats, too (sim.Config.Skip): the run is the same
+	NoSkip       bool                             // simulate repeated periods, too (sim.Config.Skip): the run is the same
 	eager        bool                             // even when they have little to do, and with two parts each; for tests
 }
 
@@ -54,7 +54,7 @@ type ProgressState struct {
 	LabTime     vtime.Time
 	PacketHops  uint64
 	AllHops     uint64        // of the whole run, as a rehearsal has them; 0: not known
-	Waiting     func() string // what most ranks wait on, asked of all of them; nil: not known
+	Waiting     func() string // most frequent reason of the ranks' waits; nil: not known
 }
 
 // simulation is a run on the event clock.
@@ -195,7 +195,7 @@ func (r *simulation) account() error {
 	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
 	all := r.count()
 	if r.ctx.Err() == nil { // else a program that was abandoned may still use it
-		r.net, r.faults = nil, nil // what is made of all takes memory, too
+		r.net, r.faults = nil, nil // merging all takes memory, too
 	}
 	r.heap.Done()
 	return r.Counters(all)

@@ -174,7 +174,7 @@ func rowCells(r apps.Row) []string {
 	}
 }
 
-// WriteCSV writes the results with a line of column names; what is null is empty.
+// WriteCSV writes the results with a line of column names; a null value is empty.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := []string{"workload", "scheme", "size_bytes", "ranks", "iterations", "payload"}

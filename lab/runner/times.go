@@ -40,7 +40,7 @@ func newTimes(l *lab.Lab) (*times, error) {
 }
 
 // enter adds the iterations of a workload. Those of workloads that have none are left out, as are
-// external ranks, whose times nobody knows. A nil times adds nothing.
+// external ranks, whose times are unknown. A nil times adds nothing.
 func (t *times) enter(w *Workload, records [][][]byte) error {
 	m, tells := w.App.(apps.Messenger)
 	if t == nil || !tells {

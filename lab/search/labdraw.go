@@ -33,7 +33,7 @@ type labDraw struct {
 
 // Seeds from wideFrom on draw labs that give every other key of links, switches and NICs, on all topologies, also those without a switch:
 // few keys together are not enough for the interactions of some. Those from Unlike on draw labs whose links are unlike, and which run in
-// containers in virtual time, too. Seeds below draw what they always have.
+// containers in virtual time, too. Seeds below draw the same labs as ever.
 const (
 	wideFrom = 8_000_000
 	Unlike   = 9_000_000
@@ -210,7 +210,7 @@ func (d *labDraw) never(path string) bool {
 	if path == markOnArrival {
 		return !d.wide && !d.unlike // the labs of smaller seeds stay as they were
 	}
-	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw what they give
+	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw their own values
 }
 
 // left reports whether a key is left out in this lab.
@@ -254,7 +254,7 @@ func (d *labDraw) most(path string) int {
 	return 3
 }
 
-// special draws what depends on other values; nil: nothing special.
+// special draws values that depend on others; nil: nothing special.
 func (d *labDraw) special(path string) *sketch {
 	switch path {
 	case ".topology.custom":
@@ -405,7 +405,7 @@ func (d *labDraw) duration(path string) vtime.Duration {
 		}
 	}
 	if strings.Contains(path, ".flows[].") {
-		return d.span(1e-12, 1e-4) // what a flow sends grows with it
+		return d.span(1e-12, 1e-4) // the bytes of a flow grow with it
 	}
 	if d.unlike && strings.HasPrefix(path, ".links.") {
 		return d.span(1e-9, 1e-4)

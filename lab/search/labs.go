@@ -69,7 +69,7 @@ func Labs(ctx context.Context, o Options) (*LabsResult, error) {
 			f.Left = len(f.Lab.Faults)
 			res.Findings = append(res.Findings, f)
 			if v.Class == classHang {
-				return res, nil // what hangs still does, beside whatever would come next
+				return res, nil // hung programs still hang, beside later ones
 			}
 		}
 		if o.Seen != nil {
@@ -226,7 +226,7 @@ func (w *labWatch) Update(s runner.ProgressState) {
 		w.cancel()
 	}
 	if heapBytes() > labBytesMax {
-		runtime.GC() // what labs before have left is not this one's
+		runtime.GC() // left by earlier labs, not by this one
 		if heapBytes() > labBytesMax {
 			w.fat = true
 			w.cancel()

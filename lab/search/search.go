@@ -39,7 +39,7 @@ type Finding struct {
 	File   string   `json:"file,omitempty"`
 }
 
-// findingsMax ends a search: what is broken so often needs no more examples.
+// findingsMax ends a search: a promise broken that often needs no more examples.
 const findingsMax = 5
 
 // Run searches the seeds of a lab. The result holds the findings even if it ends with an error.

@@ -31,7 +31,7 @@ const healing = 500 * vtime.Millisecond
 
 // Violation is a promise that was broken.
 type Violation struct {
-	Class string // what shrinking keeps: the phase and the promise
+	Class string // kept by shrinking: the phase and the promise
 	Text  string
 }
 

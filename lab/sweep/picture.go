@@ -21,7 +21,7 @@ type picture struct {
 // bySize is the x axis of a sweep that varies nothing that an axis could show.
 const bySize = -1
 
-// pictures draws what is measured over one of the keys, the first that has several values, and rather one whose values
+// pictures draws the measurements over one of the keys, the first that has several values, and rather one whose values
 // are numbers: a picture for each workload and each size, a series for each scheme and each combination of values of the
 // other keys. If no key has several values, it is drawn over the sizes.
 func (r *Result) pictures() (all []picture) {

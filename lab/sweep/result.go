@@ -48,7 +48,8 @@ type PointRun struct {
 	Digest string `json:"digest"`
 }
 
-// Row is a row of the lab's results at a point: what its runs show. Without two of them there is no interval.
+// Row is a row of the lab's results at a point: a summary of its runs. With fewer than two of them there is
+// no interval.
 type Row struct {
 	Point     int       `json:"point"` // from 0
 	Workload  string    `json:"workload"`

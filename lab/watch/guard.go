@@ -23,7 +23,7 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Loopback parses an address to listen at, which must be one of this machine's own: what is shown is for its users alone.
+// Loopback parses an address to listen at, which must be one of this machine's own: the page is for its users alone.
 func Loopback(text string) (netip.AddrPort, error) {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -27,7 +27,7 @@ func Run(dir string) Source {
 		var last []string
 		for {
 			before := time.Now()
-			killed := last != nil && killed(dir) // what it has written is complete then
+			killed := last != nil && killed(dir) // its files are complete then
 			now, err := stamps(dir)
 			if err != nil {
 				return err

@@ -16,7 +16,7 @@ const (
 	useAddress use = iota // address space of regions' images
 	useImages             // memory of images, as far as it has been read
 	useRings              // rings, and the NIC's own queues, which are no larger
-	useEvents             // events that have not been read, beyond what sockets hold
+	useEvents             // events that have not been read, beyond the buffers of sockets
 	useFrames             // frames that wait for programs
 	uses
 )
@@ -39,7 +39,7 @@ var useNames = [uses]string{"address space of regions", "memory of regions that 
 // take counts n bytes more for a program. It returns an error, and counts nothing, if they would be too many. Any goroutine may call it.
 func (c *client) take(u use, n int64) error {
 	s, l := c.s, &c.s.quotas[u]
-	s.accounts.Lock() // so that nobody sees what is refused
+	s.accounts.Lock() // so that refusals are not visible
 	defer s.accounts.Unlock()
 	own, all := c.used[u].Load(), s.used[u].Load()
 	if own+n > l.own || all+n > l.all && own+n > l.share {

@@ -45,7 +45,7 @@ type sight struct {
 type glimpse struct {
 	asleep bool
 	ran    string // for how long it has run since it began
-	call   string // what it sleeps in, with arguments; empty if that is not to be seen
+	call   string // the system call in which it sleeps, with arguments; empty if unknown
 }
 
 // newSight takes over the descriptors of a thread's page and of its folder of procfs.
@@ -111,7 +111,7 @@ func (x *thread) hears() {
 func (v *sight) look() (g glimpse) {
 	b := []byte(pread(v.seat, seatLen))
 	if len(b) < seatLen || binary.NativeEndian.Uint32(b[seatBusy:]) != 0 || binary.NativeEndian.Uint64(b[seatSaid:]) != v.heard {
-		return g // what it has said last, such as that it has started a process, is still on its way
+		return g // its last message, such as the start of a process, is still on its way
 	}
 	g.ran, _, _ = strings.Cut(pread(v.sched, 128), " ")
 	stat := pread(v.stat, 512)
@@ -240,7 +240,7 @@ func (p *Program) observe() {
 		if !began {
 			x.slept = x.number
 		}
-		p.t.touched++ // what it did before is not known
+		p.t.touched++ // its earlier activity is not known
 	}
 }
 

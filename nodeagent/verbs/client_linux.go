@@ -41,7 +41,7 @@ type client struct {
 	channels map[uint32]*channel
 	lastID   uint32
 	wrecked  bool     // the NIC has been started again under the program
-	mapped   [][]byte // what takeBack has left
+	mapped   [][]byte // rest after takeBack
 	program  *Program // whose it is in virtual time, or nil
 	failures map[wire.QPN]failure
 
@@ -166,7 +166,7 @@ func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte
 	if err != nil {
 		return refuse(err)
 	}
-	// A socket pair and no eventfd: what the program does to its end does not change ours.
+	// A socket pair and no eventfd: the program's changes of its end do not affect this end.
 	bell, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page)))
@@ -314,7 +314,7 @@ func unmap(b []byte) {
 	}
 }
 
-// sorted returns the values of a map in the order of their keys: what becomes of them may show in completions.
+// sorted returns the values of a map in the order of their keys, since completions may show that order.
 func sorted[K cmp.Ordered, V any](m map[K]V) (all []V) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		all = append(all, m[k])
@@ -365,7 +365,7 @@ func (s *Server) fence(nq *virtrnic.QP) uint64 {
 	return c.puts
 }
 
-// awaitPlaced has answers sent when the worker has done what it has to do now. It is called with the loop's lock.
+// awaitPlaced has answers sent when the worker has done its present work. It is called with the loop's lock.
 func (c *client) awaitPlaced() {
 	if c.fencing {
 		return

@@ -85,7 +85,7 @@ func (c *client) forgetEnds(now vtime.Time, which func(*end) bool) {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids) // what is said to peers goes out in this order
+	slices.Sort(ids) // messages to peers leave in this order
 	for _, id := range ids {
 		c.forgetEnd(now, id, c.s.ends[id])
 	}

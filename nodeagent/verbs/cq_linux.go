@@ -34,7 +34,7 @@ func (q *cq) room() uint64 {
 }
 
 // collect hands the completions of all of a program's queues to its worker, and lets it try again
-// what the NIC had no room for. It is called with the loop's lock.
+// requests for which the NIC had no room. It is called with the loop's lock.
 func (c *client) collect(now vtime.Time) {
 	retry := false
 	for _, q := range c.qps { // independent of each other
@@ -91,7 +91,7 @@ func (q *cq) listen() {
 	}
 }
 
-// write is the worker's: what the NIC has written to memory before is there by now.
+// write is the worker's: the NIC's earlier writes to memory are there by now.
 func (q *cq) write(all []virtrnic.WC, solicited bool, now vtime.Time) {
 	for i := range all {
 		w := &all[i]
@@ -150,7 +150,7 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 }
 
 // resizeCQ gives a completion queue another ring. The worker does it, so no completion is written meanwhile; the
-// library lets nobody poll.
+// library lets no thread poll.
 func (c *client) resizeCQ(m *resizeCQ) (r reply, fds []int, err error) {
 	if m.Depth < 1 || m.Depth > cqesMax {
 		return r, nil, fmt.Errorf("resize completion queue %d: depth %d is not in 1..%d: %w", m.ID, m.Depth, cqesMax, unix.EINVAL)
@@ -173,8 +173,8 @@ func (c *client) resizeCQ(m *resizeCQ) (r reply, fds []int, err error) {
 	return reply{ID: m.ID, Send: uint32(n)}, []int{fd}, nil
 }
 
-// exchange moves what the program has not polled to another ring, and returns the memory that is of no use any more: of
-// the former ring or, with an error, of the new one. It is the worker's, and called with the loop's lock.
+// exchange moves completions that the program has not polled to another ring, and returns the memory that is of no use
+// any more: of the former ring or, with an error, of the new one. It is the worker's, and called with the loop's lock.
 func (c *client) exchange(id uint32, to ring) (useless []byte, err error) {
 	q := c.cqs[id]
 	if q == nil || c.gone {

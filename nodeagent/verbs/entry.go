@@ -35,8 +35,8 @@ type send struct {
 	regions [sgesMax]*region // which the pieces are read from; see client.find
 }
 
-// decode reads an entry, whose bytes nobody else may change any more: inline data stay in b. It
-// refuses what no correct library writes.
+// decode reads an entry, whose bytes may no longer change: inline data stay in b. It refuses entries
+// that no correct library writes.
 func (s *send) decode(b *[sendLen]byte) error {
 	le := binary.LittleEndian
 	opcode, flags := le.Uint32(b[32:]), le.Uint32(b[36:])

@@ -24,7 +24,7 @@ func (s *Server) Gate() machine.Machine {
 	return gate{s}
 }
 
-// prompt is a gate whose workers have no goroutines: what an input has for them to do is done with it.
+// prompt is a gate whose workers have no goroutines: the work of an input is done with it.
 type prompt struct{ gate }
 
 // HandleFrame implements machine.Machine.
@@ -41,7 +41,7 @@ func (p prompt) HandleTimeout(now vtime.Time) {
 	p.s.turns.tell()
 }
 
-// Restart has programs lose what they have made, before the NIC does.
+// Restart destroys the objects of programs, before the NIC does.
 func (p prompt) Restart(now vtime.Time) {
 	p.s.Restart(now)
 	p.s.doJobs()

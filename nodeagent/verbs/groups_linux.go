@@ -20,13 +20,13 @@ type group struct {
 	id      uint32
 	owner   *operator
 	bound   bool // the operator registers it, and it stays in the fabric until the operator goes
-	held    bool // what its source posts waits until the operator says that it is registered
+	held    bool // requests of its source wait until the operator reports that it is registered
 	qp      *qp  // the member here; nil: there is none yet, or it has left
 	used    bool
 	members []mrp.Member // the others, if it is to be registered here
 }
 
-// groupMembersMax bounds the members that a program may name. A fabric of as many hosts is far beyond what one machine runs.
+// groupMembersMax bounds the members that a program may name. A fabric of as many hosts is far beyond one machine.
 const groupMembersMax = 4096
 
 // toGroup returns the address of the group that a queue pair is being connected to.
@@ -61,7 +61,7 @@ func (s *Server) joined(now vtime.Time, q *qp, a *virtrnic.QPAttr, mask virtrnic
 	case state == virtrnic.StateReset:
 		s.leave(now, q)
 	case state == virtrnic.StateErr:
-		q.waits.Store(false) // what it has posted is flushed
+		q.waits.Store(false) // its posted requests are flushed
 	}
 	if id, ok := s.toGroup(q, a, mask); ok {
 		g := s.groups[id]
@@ -71,7 +71,8 @@ func (s *Server) joined(now vtime.Time, q *qp, a *virtrnic.QPAttr, mask virtrnic
 	}
 }
 
-// leave takes a queue pair out of its group. A bound group stays: what the member has acknowledged others may still need.
+// leave takes a queue pair out of its group. A bound group stays: others may still need data that the member has
+// acknowledged.
 func (s *Server) leave(now vtime.Time, q *qp) {
 	g := q.group
 	if g == nil {

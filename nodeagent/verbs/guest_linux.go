@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapImage returns memory for the image of n bytes. Only what is read of it takes room.
+// mapImage returns memory for the image of n bytes. Only the parts that are read take room.
 func mapImage(n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -40,9 +40,9 @@ func checkMem(fd int) error {
 	return nil
 }
 
-// fetch reads the program's memory into b, all of it. The NIC may read b meanwhile, as a NIC's DMA
-// sees what the processor writes at the same time; the system call by its number keeps
-// the race detector from taking that for a mistake.
+// fetch reads the program's memory into b, all of it. The NIC may read b meanwhile, as a NIC's DMA sees
+// concurrent writes of the processor; the system call by its number keeps the race detector from taking
+// that for a mistake.
 func fetch(mem int, b []byte, addr uint64) error {
 	for len(b) > 0 {
 		n, _, e := unix.Syscall6(unix.SYS_PREAD64, uintptr(mem), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(addr), 0, 0)

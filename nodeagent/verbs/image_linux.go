@@ -42,8 +42,8 @@ func (r *region) loadedBytes() (n int64) {
 	return n
 }
 
-// reserve counts the memory that parts of images take, and reports whether they may have it. If there is none, what no request needs
-// any more is given back first. It is the worker's.
+// reserve counts the memory that parts of images take, and reports whether they may have it. If there is none, parts that no request
+// needs any more are released first. It is the worker's.
 func (c *client) reserve(parts []part) bool {
 	if c.tryReserve(parts) {
 		return true

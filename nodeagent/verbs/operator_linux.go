@@ -80,7 +80,7 @@ func (x *operator) do(o op, m any) (r reply) {
 	return r
 }
 
-// close takes back what it has offered: queue pairs that are in such a group fail.
+// close withdraws its offers: queue pairs that are in such a group fail.
 func (x *operator) close() {
 	x.s.call(func(now vtime.Time) {
 		for id, g := range x.s.groups { // independent of each other

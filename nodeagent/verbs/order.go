@@ -32,7 +32,7 @@ const (
 type waiter struct {
 	process *process
 	parked  bool
-	look    bool // what it waits for outside the lab has come
+	look    bool // its condition outside the lab holds
 	park    park
 
 	// When it was parked.

@@ -19,7 +19,7 @@ type pipe struct {
 	raw  syscall.RawConn
 	end  *os.File
 	mu   sync.Mutex
-	some sync.Cond // of mu: queue is not empty, or it is over; nobody waits in virtual time
+	some sync.Cond // of mu: queue is not empty, or it is over; no goroutine waits in virtual time
 	// queue is not empty only if the socket was full when it was last tried.
 	queue []unread
 	over  bool
@@ -56,7 +56,7 @@ func (c *client) newPipe() (*pipe, int, error) {
 }
 
 // send hands over an event. One whose queued is set waits already, and nothing is done. A program that leaves too much unread loses its
-// connection to the NIC, and nobody else notices. It does not wait.
+// connection to the NIC, without effect on others. send does not wait.
 func (p *pipe) send(b []byte, queued *bool) {
 	u := unread{b, queued}
 	p.mu.Lock()

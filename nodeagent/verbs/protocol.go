@@ -66,8 +66,8 @@ const (
 // groupID names a group by its address: opGroupRegister, opGroupStatus and opGroupRun.
 type groupID struct{ GID [16]byte }
 
-// groupOffer is an operator's: programs at this NIC may take part in the group. If Bound is not 0, the operator registers it, what
-// its source posts waits for opGroupRun, and it is there until the operator goes.
+// groupOffer is an operator's: programs at this NIC may take part in the group. If Bound is not 0, the operator registers it,
+// requests of its source wait for opGroupRun, and it is there until the operator goes.
 type groupOffer struct {
 	GID   [16]byte
 	Bound uint32
@@ -129,7 +129,7 @@ const (
 const (
 	parkTouched = 1  // the thread has done something that others may wait for outside the lab
 	parkEvents  = 2  // an event of the NIC ends the wait, too
-	parkReady   = 4  // what it waits for has come (whyCheck)
+	parkReady   = 4  // its condition holds (whyCheck)
 	parkAgain   = 8  // since its last turn the thread has only looked, and found nothing
 	parkBack    = 16 // the thread asks for a turn after it was asleep in the kernel
 )

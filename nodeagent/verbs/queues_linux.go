@@ -27,7 +27,7 @@ type qp struct {
 	looked   uint64        // head of the receive ring at the last look; the worker's
 	stalled  atomic.Bool   // the NIC's queue is full
 	bad      atomic.Bool   // an entry was nonsense, or the queue pair is destroyed: nothing is taken any more
-	dead     atomic.Bool   // the NIC has been started again under it: what is posted is flushed
+	dead     atomic.Bool   // the NIC has been restarted: posted requests are flushed
 }
 
 // receives is a ring of receives: a queue pair's own, or one that several share.
@@ -37,8 +37,8 @@ type receives struct {
 	recv  recv
 }
 
-// take posts what waits in the ring to a queue pair, or else to a shared queue. It returns an error if an entry
-// is not one that the library writes. It is called with the loop's lock.
+// take posts the entries in the ring to a queue pair, or else to a shared queue. It returns an error if an
+// entry is not one that the library writes. It is called with the loop's lock.
 func (r *receives) take(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP, s *virtrnic.SRQ) error {
 	var b [recvLen]byte
 	for n := r.waiting(r.taken); n > 0; n-- {
@@ -86,7 +86,7 @@ func (q *qp) takeReceives(now vtime.Time) {
 	}
 }
 
-// fail ends a queue pair whose program posts what its library would have refused.
+// fail ends a queue pair whose program posts entries that its library would have refused.
 func (q *qp) fail(now vtime.Time) {
 	q.bad.Store(true)
 	if q.qp.State() != virtrnic.StateReset {
@@ -94,7 +94,7 @@ func (q *qp) fail(now vtime.Time) {
 	}
 }
 
-// forget drops what is in the rings, as going to RESET does.
+// forget drops the entries in the rings, as going to RESET does.
 func (q *qp) forget() {
 	q.resets++
 	if n := q.sq.waiting(q.sent.Load()); n > 0 {

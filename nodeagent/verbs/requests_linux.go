@@ -46,7 +46,7 @@ func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	case *modifyQP:
 		c.s.call(func(now vtime.Time) { err = c.modifyQP(now, m) })
 		if m.Attr.State == uint32(virtrnic.StateReset) {
-			c.ask(func() {}) // the library forgets what has completed, all of which is in its rings then
+			c.ask(func() {}) // the library forgets completed requests, all of which are in its rings then
 		}
 	case *createSRQ:
 		r, fds, err = c.createSRQ(m)
@@ -465,7 +465,7 @@ func (c *client) modifyQP(now vtime.Time, m *modifyQP) error {
 		q.forget()
 	}
 	q.stalled.Store(false)
-	c.work.wake() // what waits in the rings may go now, or has to be flushed
+	c.work.wake() // entries in the rings may go now, or have to be flushed
 	return nil
 }
 

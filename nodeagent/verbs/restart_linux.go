@@ -11,7 +11,7 @@ import (
 )
 
 // Restart removes from the NIC all objects of programs, as its restart would (virtrnic.NIC.Restart, before which
-// it has to be called, with the loop's lock). A program sees what it would of a device that has failed:
+// it has to be called, with the loop's lock). A program sees the signs of a device that has failed:
 // IBV_EVENT_DEVICE_FATAL, its posted requests flushed, and EIO for its calls. Devices opened later work.
 func (s *Server) Restart(now vtime.Time) {
 	s.removeEnds()
@@ -80,7 +80,8 @@ func (w *worker) dropNumber(n wire.QPN) {
 	}
 }
 
-// flush ends what waits in the rings of a queue pair that the NIC does not have any more. It is the worker's.
+// flush ends the entries in the rings of a queue pair that the NIC does not have any more. It is the
+// worker's.
 func (q *qp) flush() {
 	var now vtime.Time
 	q.client.s.call(func(at vtime.Time) { now = at })

@@ -60,7 +60,7 @@ type Server struct {
 	pool *wire.Pool
 	mtu  int
 
-	pieces   sync.Pool // *[]byte: what is on its way to programs' memory
+	pieces   sync.Pool // *[]byte: data on its way to programs' memory
 	quotas   [uses]quota
 	accounts sync.Mutex         // of client.take
 	used     [uses]atomic.Int64 // by all programs

@@ -23,7 +23,7 @@ type srq struct {
 // srqErr is IBV_EVENT_SRQ_ERR.
 const srqErr = 14
 
-// takeReceives posts what waits in the ring. It is called with the loop's lock.
+// takeReceives posts the entries in the ring. It is called with the loop's lock.
 func (s *srq) takeReceives(now vtime.Time) {
 	if s.bad || s.rq.take(now, s.client.s.nic, nil, s.srq) == nil {
 		return

@@ -115,7 +115,7 @@ func (p *Program) until(limit time.Duration, cond func() bool) bool {
 func (p *Program) turn() {
 	p.t.runs = p
 	for {
-		for more := true; more; { // what was said between turns
+		for more := true; more; { // messages between turns
 			select {
 			case f := <-p.t.in:
 				f()

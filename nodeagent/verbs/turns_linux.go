@@ -17,12 +17,12 @@ import (
 // and the turn ends when all of them wait. Lab time stands still meanwhile. All requests of programs to the NIC are carried out
 // within turns too, and by the goroutine that has them: nothing depends on speed.
 //
-// A thread is what has a connection for it (opThread). It reports its wait, and gets the lab time when it resumes. Threads run one
-// at a time, in the order of their arrival.
+// A thread is one that has a connection (opThread). It reports its wait, and gets the lab time when it resumes. Threads run one at
+// a time, in the order of their arrival.
 type Turns struct {
-	in   chan func()   // what connections have to say: it is done within turns
+	in   chan func()   // messages of connections: they are handled within turns
 	stop chan struct{} // closed when the run ends: programs have no turns any more
-	over chan struct{} // closed when nobody takes turns any more
+	over chan struct{} // closed when no turns are taken any more
 	last sync.Mutex    // held by work after the end
 	s    *Server
 	runs *Program // the program that has its turn, or had it last
@@ -101,7 +101,7 @@ type Program struct {
 	places   map[seat]uint64      // in it, of threads that have been started and have not come yet
 	begun    bool                 // its guardian has said which process it is
 	seen     map[uint32]bool      // processes that have come
-	waited   []string             // what threads waited for that have died since one has said something, and errors of their queue pairs
+	waited   []string             // waits of threads that have died since the last message, and errors of their queue pairs
 	expected map[uint32]time.Time // processes that have been started, and have not come yet
 }
 
@@ -297,7 +297,8 @@ func (p *Program) parks(x *thread, m park) {
 	if x.sight != nil && m.Kind != parkPoll && m.Flags&parkAgain == 0 && x.sight.hasWritten() {
 		p.t.touched++
 	}
-	// What a new wait is for may be there already, and nobody will say so again: bytes that a poll has found and a recv then waits for.
+	// The event of a new wait may have happened already, and will not be signalled again: bytes that a poll has found and a recv then
+	// waits for.
 	if m.Flags&parkTouched != 0 || m.Kind == parkOutside {
 		p.t.touched++
 	}
@@ -377,7 +378,7 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 		if p.host == nil {
 			continue
 		}
-		if len(p.threads) == 0 { // what it does shows by its end alone
+		if len(p.threads) == 0 { // its activity shows by its end alone
 			waiting++
 		}
 		for _, x := range p.threads {

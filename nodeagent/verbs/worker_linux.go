@@ -126,7 +126,7 @@ func (w *worker) doJobs() {
 
 // drain runs the pending jobs, and takes the entries of the rings, for a worker without a goroutine.
 func (w *worker) drain(c *client) {
-	w.rung = true // nobody rings
+	w.rung = true // no bell rings
 	for busy := true; busy; {
 		w.doJobs()
 		busy = w.takeSends(c)
@@ -175,7 +175,8 @@ func (w *worker) sleep() {
 
 func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() && !q.waits.Load() }
 
-// takeSends posts what waits in the send rings, at most a batch of each, and reports whether there was any.
+// takeSends posts the entries in the send rings, at most a batch of each, and reports whether there was
+// any.
 func (w *worker) takeSends(c *client) (busy bool) {
 	for _, q := range w.qps {
 		if q.dead.Load() {
@@ -187,8 +188,8 @@ func (w *worker) takeSends(c *client) (busy bool) {
 	return busy
 }
 
-// takePosted posts what waits in the send rings, as far as the NIC has room: a NIC of hardware has taken what was posted long before a
-// call by which the program destroys what it was posted with.
+// takePosted posts the entries in the send rings, as far as the NIC has room: a NIC of hardware has taken posted requests long before
+// a call by which the program destroys the objects that they use.
 func (w *worker) takePosted(c *client) {
 	for n := 0; n < virtrnic.MaxQPWR && w.takeSends(c); n += batch { // no more than a ring has, for a program that keeps posting
 	}

@@ -37,7 +37,7 @@ type Algorithm interface {
 	Begin(b *rank.Buffer, n, root int) error
 	// Run moves the message and returns when this rank's part is done.
 	Run() (Times, error)
-	// Close releases what the algorithm holds in the fabric. All ranks must call it.
+	// Close releases the algorithm's objects in the fabric. All ranks must call it.
 	Close() error
 }
 

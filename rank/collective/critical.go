@@ -51,7 +51,7 @@ func (c *critical) links(name string) (worst int) {
 	case "ud-multicast", "uc-multicast": // the barrier, a chunk, the handshake
 		return (bits.Len(uint(c.ranks-1)) + 2) * c.farthest()
 	case "scatter-allgather":
-		c.n /= c.ranks // what the last children get
+		c.n /= c.ranks // bytes that the last children get
 		rounds := 0
 		for d := 1; d < c.ranks; d *= c.o.Radix {
 			rounds++

@@ -363,8 +363,7 @@ func appendSpans(b []byte, all []span) []byte {
 	return b
 }
 
-// parseSpans decodes what appendSpans wrote; the runs must lie within the given number of
-// chunks.
+// parseSpans decodes the output of appendSpans; the runs must lie within the given number of chunks.
 func parseSpans(b []byte, chunks int) (all []span, err error) {
 	if len(b)%spanLen != 0 || len(b) > spansMax*spanLen {
 		return nil, fmt.Errorf("list of chunks of %d bytes from a neighbour", len(b))

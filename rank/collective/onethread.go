@@ -249,7 +249,7 @@ type udPair struct {
 	root, receiver int
 	kind           rank.MemoryKind
 	stage          *rank.Buffer // slots of the receives
-	word           *rank.Buffer // what acknowledgements are sent from
+	word           *rank.Buffer // source of acknowledgements
 
 	have bitmap
 	next int // first chunk that is missing; at the root: that is not acknowledged

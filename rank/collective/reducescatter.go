@@ -150,11 +150,10 @@ func (t *reduceRing) Close() error {
 	return in.Free()
 }
 
-// inNetwork has the switches do the additions (BAS-14): every rank sends the blocks of all
-// others up the group's tree once, and receives one block of sums. The leaf switch of rank 0
-// is the root of the tree. A switch adds what arrives at its ports in the order of the ports,
-// and a rank adds its own numbers last, so the topology fixes the order of floating-point
-// additions.
+// inNetwork has the switches do the additions (BAS-14): every rank sends the blocks of all others up
+// the group's tree once, and receives one block of sums. The leaf switch of rank 0 is the root of the
+// tree. A switch adds the blocks from its ports in the order of the ports, and a rank adds its own
+// numbers last, so the topology fixes the order of floating-point additions.
 //
 //	T = (N-1) wire(n)/B + ceil(n/MTU) wire(0)/B + (L-1)(t_pkt + switch latency) + L d
 //

@@ -19,7 +19,7 @@ const (
 	Lease        Kind = 5  // a McstID that no group of the run has or had
 	Multicast    Kind = 6  // a plain multicast group of Hosts
 	EndMulticast Kind = 7  // the end of the plain multicast group Group
-	SetBranches  Kind = 8  // replace what SetBranches has set in the switches by Branches
+	SetBranches  Kind = 8  // replace the entries of SetBranches in the switches by Branches
 	Lose         Kind = 9  // the rank's host has crashed; there is no reply
 	Take         Kind = 10 // Get by the only reader of Key, after which its value is not kept
 )
@@ -45,9 +45,9 @@ type Reply struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Server answers the requests of the ranks of one job. It is a value without I/O, as Board is: what
-// it is asked in which order determines what it answers. A runtime in which the messages of the
-// channel take time carries Request to it, and Reply and table entries from it.
+// Server answers the requests of the ranks of one job. It is a value without I/O, as Board is: the
+// requests and their order determine its answers. A runtime in which the messages of the channel take
+// time carries Request to it, and Reply and table entries from it.
 type Server struct {
 	board *Board[uint64]
 	lab   Lab

@@ -66,7 +66,7 @@ type Host interface {
 	// news of the agent, a Kick) or the time until has come. why completes the sentence
 	// "waiting on ...". Once the run is over Park does not return.
 	Park(until vtime.Time, why string)
-	// Kick wakes the host's other tasks, so that they check again what they wait for.
+	// Kick wakes the host's other tasks, so that they check their conditions again.
 	Kick()
 	// Spawn starts another task on the host.
 	Spawn(name string, f func())
@@ -88,15 +88,15 @@ type Board interface {
 	// Barrier blocks until all ranks of the job have called it. It reports whether they have:
 	// it returns false if over ended the wait, as in Get.
 	Barrier(over func() bool) bool
-	// Report sets the text that describes what the job is doing.
+	// Report sets the text of the progress line.
 	Report(what string)
 	// Emit hands a record of the rank's measurements to the runtime.
 	Emit(record []byte)
 	// LeaseGroup returns a McstID that no group of the lab has or had recently.
 	LeaseGroup() (uint32, error)
-	// Multicast makes the switches forward a new plain IPv4 multicast group among the hosts
-	// with the given addresses: what one of them sends reaches all others. It returns the
-	// group's address, which no other group of the lab has or had.
+	// Multicast makes the switches forward a new plain IPv4 multicast group among the hosts with the
+	// given addresses: a message of one of them reaches all others. It returns the group's address,
+	// which no other group of the lab has or had.
 	Multicast(hosts []uint32) (uint32, error)
 	// EndMulticast removes such a group from the switches.
 	EndMulticast(group uint32) error

@@ -5,12 +5,12 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// News counts what may end the wait of a host's tasks: completions and asynchronous events of its NIC, and changes of
-// its registration agent. It only grows.
+// News counts the events that may end the wait of a host's tasks: completions and asynchronous events of its NIC, and
+// changes of its registration agent. It only grows.
 //
 // # How a waiting task wakes
 //
-// Cores call nobody, so a task that waits cannot leave a callback with them. It takes the completions in the queue,
+// Cores make no calls, so a task that waits cannot leave a callback with them. It takes the completions in the queue,
 // checks its condition, and parks (Host.Park). After each input to the NIC or the agent (a frame, a timer, a call of a
 // task) the runtime compares News with the value for which it has last woken the host's tasks. If they differ, it keeps
 // the new value and wakes all of them, and each checks its condition again.

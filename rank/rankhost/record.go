@@ -2,7 +2,7 @@ package rankhost
 
 import "github.com/mcastlab/mcastlab/core/vtime"
 
-// RecordKind names what a record holds.
+// RecordKind is the kind of a record.
 type RecordKind string
 
 // Kinds of records.

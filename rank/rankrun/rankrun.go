@@ -162,7 +162,7 @@ func NewOutlet(r *rank.Rank, ip uint32, qpn wire.QPN) (Outlet, error) {
 type Inlet interface {
 	// QPN returns the queue pair number that outlets send to.
 	QPN() wire.QPN
-	// Attach makes the inlet receive what the peer sends to a multicast group.
+	// Attach makes the inlet receive the peer's messages to a multicast group.
 	Attach(group uint32) error
 	// Recv posts a receive: the next message lands in n bytes of the buffer at off.
 	Recv(b *rank.Buffer, off, n int) (*rank.Request, error)

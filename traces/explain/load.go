@@ -1,5 +1,5 @@
-// Package explain reads the trace of a run (trace.jsonl). For each message it shows what
-// happened to it and how its time divides into parts.
+// Package explain reads the trace of a run (trace.jsonl). For each message it shows its history and how
+// its time divides into parts.
 //
 // A message is an iteration of a scheme, if the workload marks them, or else a work request. Its time
 // is split along its critical path: from the instant at which its last receiver had it back to its
@@ -41,7 +41,7 @@ type Trace struct {
 	events    []traces.Line // events and losses, in the order of time
 	marks     []traces.Line
 	works     []traces.Line
-	steps     uint64 // that explanations have taken: what they cost
+	steps     uint64 // that explanations have taken: their cost
 	stepsMax  uint64 // of a table
 }
 
@@ -335,7 +335,7 @@ func (t *Trace) lane(src, dst string, qp uint32) int {
 	return id
 }
 
-// index puts everything in order and finds what belongs together.
+// index sorts everything and links related lines.
 func (t *Trace) index(ends []traces.Line) {
 	for _, n := range t.nodes {
 		n.into = make([]*port, len(n.ports))

@@ -113,8 +113,8 @@ func (t *Trace) transferOf(lane int, psn uint32, at int64) *transfer {
 	return t.transferBy(-1, lane, psn, at)
 }
 
-// transferBy is transferOf for the requests of one node; -1: of all. Several hosts may send
-// to a group at a time, whose switches add up what they send.
+// transferBy is transferOf for the requests of one node; -1: of all. Several hosts may send to a group
+// at a time, whose switches add up their numbers.
 func (t *Trace) transferBy(node, lane int, psn uint32, at int64) *transfer {
 	return t.byLane[lane].by(&t.steps, node, psn, at)
 }

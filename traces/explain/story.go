@@ -23,7 +23,7 @@ type Story struct {
 	Got     []Receiver `json:"receivers"`
 	Totals  Totals     `json:"totals"`
 	Events  []Event    `json:"events"`
-	Gaps    []string   `json:"gaps,omitempty"` // what is missing of the trace
+	Gaps    []string   `json:"gaps,omitempty"` // missing parts of the trace
 }
 
 // Totals counts the packets and events of a story.

@@ -45,7 +45,7 @@ func table(w io.Writer, align uint, rows [][]string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', align)
 	for _, r := range rows {
-		// Both writers below keep what they are given: there is no error.
+		// Both writers below write to memory: there is no error.
 		_, _ = io.WriteString(tw, strings.Join(r, "\t")+"\t\n")
 	}
 	_ = tw.Flush()
@@ -248,7 +248,7 @@ func (t *Trace) Table() *Table {
 	return out
 }
 
-// stepsMax bounds what a table looks at: packets and completions on critical paths, of all messages together. It takes
+// stepsMax bounds the work for a table: packets and completions on critical paths, of all messages together. It takes
 // about ten seconds.
 const stepsMax = 20_000_000
 

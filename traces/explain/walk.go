@@ -94,7 +94,7 @@ type walk struct {
 	now   int64
 	parts Parts
 	path  []Step
-	used  map[completion]bool // what was waited for already
+	used  map[completion]bool // events that were waited for already
 }
 
 // to goes back to an instant, the time up to which is a part's.

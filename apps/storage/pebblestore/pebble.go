@@ -20,7 +20,7 @@ import (
 type volume struct {
 	db    *pebble.DB
 	guard *guard
-	crash func() // takes away what is not durable
+	crash func() // removes writes that are not durable
 }
 
 // keyLen and numberLen are the lengths of a key, and of the number before the data.

@@ -32,7 +32,7 @@ func (q *FIFO[T]) Push(v T) {
 }
 
 // Place appends an element if the ring has room for it, and reports whether it has. The compiler
-// inlines it, which it does not do with Push: what runs for every packet tries Place first.
+// inlines it, which it does not do with Push: code that runs for every packet tries Place first.
 func (q *FIFO[T]) Place(v T) bool {
 	if int(q.n) == len(q.buf) {
 		return false
@@ -80,8 +80,8 @@ func (q *FIFO[T]) Oldest() *T {
 	return q.At(0)
 }
 
-// RemoveIf takes out what is unwanted. What stays keeps its order, in a ring that is no
-// larger than it needs.
+// RemoveIf removes unwanted elements. The others keep their order, in a ring that is no larger than it
+// needs.
 func (q *FIFO[T]) RemoveIf(unwanted func(T) bool) {
 	var kept FIFO[T]
 	for i := range q.Len() {

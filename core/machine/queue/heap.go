@@ -72,7 +72,7 @@ func (h *Heap[T]) Pop() Due[T] {
 	}
 }
 
-// RemoveIf takes out what is unwanted.
+// RemoveIf removes unwanted elements.
 func (h *Heap[T]) RemoveIf(unwanted func(T) bool) {
 	all := h.due
 	h.due = nil

@@ -40,7 +40,7 @@ var ErrRefused = errors.New("refused by the controller")
 type Replica struct {
 	ID      string
 	Target  string // for gRPC: unix:PATH
-	Address string // to show; empty: what it says itself
+	Address string // to show; empty: its own report
 }
 
 // Client is one client of a lab's controllers. Its methods may be called from several

@@ -97,7 +97,7 @@ func step(w world, q ask, a answer) (bool, world) {
 	return true, w
 }
 
-// History records what clients asked and were answered.
+// History records the requests of clients and their answers.
 type History struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -167,7 +167,7 @@ func (h *History) Work(ctx context.Context, t testing.TB, who int, x *client.Cli
 	}
 }
 
-// Read records what a client reads.
+// Read records a client's read.
 func (h *History) Read(ctx context.Context, who int, x *client.Client) {
 	h.do(who, ask{what: "read"}, func() answer { return read(ctx, x) })
 }

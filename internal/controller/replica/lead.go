@@ -13,8 +13,8 @@ import (
 // Effects are the changes that a leader makes at the nodes of a lab. Each call carries the leader's
 // epoch, and each may be repeated: nodes know a fault by its id, and a group by its address.
 type Effects interface {
-	// Adopt makes all nodes refuse what leaders of older epochs ask, and gives each what it
-	// should have and lacks: nodes may have restarted.
+	// Adopt makes all nodes refuse requests of leaders of older epochs, and gives each its missing
+	// entries: nodes may have restarted.
 	Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error
 	// AddFaults applies faults.
 	AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, all []controller.Fault) error
@@ -195,7 +195,7 @@ func (a *actor) try(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// clone copies what effects read of a lab.
+// clone copies the fields of a lab that effects read.
 func clone(x *controller.Lab) controller.Lab {
 	c := *x
 	c.Faults = append([]controller.Fault{}, x.Faults...)

@@ -279,7 +279,7 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) Read(b []byte) (int, error) {
 	k, err := c.Conn.Read(b)
 	if gate := c.n.pass(c, false); gate != nil && err == nil {
-		return 0, gate // what was read is lost, and so is the connection
+		return 0, gate // the bytes read are lost, and so is the connection
 	}
 	return k, err
 }

@@ -98,7 +98,7 @@ var attackResults = []pitfall{
 		seen: "mcastlab: counters.json.tmp, meta.json.tmp, report.html.tmp, summary.json.tmp",
 		bugs: []bug{{
 			wrong: "What could not take its place stays",
-			edits: edit("lab/runner/runfolder.go", "\t\t_ = f.root.Remove(next) // it is not whole; what went wrong is said\n", ""),
+			edits: edit("lab/runner/runfolder.go", "\t\t_ = f.root.Remove(next) // it is not whole; the error is returned\n", ""),
 			test:  "lab/runner TestNotWritten",
 		}},
 	},

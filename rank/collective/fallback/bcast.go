@@ -114,7 +114,7 @@ func (b *Bcast) prepare() (err error) {
 		return err
 	}
 	b.base.Survive() // the program handles the failures of this view and of the others
-	// Probes must not wait behind data, and must outlast what waits in NICs.
+	// Probes must not wait behind data, and must outlast the queues in NICs.
 	rankrun.Of(b.base).SetTrafficClass(probeClass)
 	rankrun.Of(b.base).SetTimeout(probeWindows * b.meter.window)
 	if b.empty, err = b.r.Alloc(1, rank.MemoryBytes); err != nil {
@@ -191,7 +191,7 @@ func (b *Bcast) TakeSafety() *Safety {
 // ServedApart reports whether the source sent the last message to this rank alone.
 func (b *Bcast) ServedApart() bool { return b.msg.apart }
 
-// Close releases what the broadcast holds in the fabric. All ranks must call it.
+// Close releases the broadcast's objects in the fabric. All ranks must call it.
 func (b *Bcast) Close() error {
 	b.r.Sync() // after this the last source publishes no more steps
 	if b.me() == b.members.alive[0] {

@@ -12,7 +12,7 @@ type site struct {
 	label   string       // distinguishes this broadcast from others of the job
 	partial bool         // stragglers are served apart; else all ranks do the same
 	base    *rank.Rank   // view of the rank whose connections carry probes
-	empty   *rank.Buffer // what probes send
+	empty   *rank.Buffer // data of probes
 	meter   *meter       // meter of the messages to the group
 }
 

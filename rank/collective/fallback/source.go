@@ -35,7 +35,7 @@ func (b *Bcast) send() error {
 	if err := b.endDeliveries(); err != nil {
 		return err
 	}
-	return b.nextEpoch() // at this point nobody waits for the source
+	return b.nextEpoch() // at this point no rank waits for the source
 }
 
 // cast sends the message to all ranks that lack it and are not apart. If that fails, cause is the
@@ -47,7 +47,7 @@ func (b *Bcast) cast() (cause string, err error) {
 	case b.members.isApart(b.me()) && b.members.plan.seq != m.seq:
 		return b.sendWithoutGroup()
 	case b.epochs.current == nil && lacking != nil && len(lacking) < 2:
-		return "", nil // nobody lacks it
+		return "", nil // no rank lacks it
 	case b.epochs.current == nil:
 		return b.relay()
 	}
@@ -96,7 +96,7 @@ func (b *Bcast) multicast() (cause string, err error) {
 // of a failure.
 func (b *Bcast) relay() (cause string, err error) {
 	if in, err := b.overlay.join(&b.members, &b.msg); err != nil || !in {
-		return "", err // nobody but the source is in it
+		return "", err // only the source is in it
 	}
 	o, run := &b.overlay, b.overlay.run
 	b.did.Overlay++
