@@ -101,7 +101,7 @@ type RowFault struct {
 	// go, as with faults of the run they are.
 	Seen *uint64 `json:"seen"`
 	Hit  *uint64 `json:"hit"`
-	// Numbered says that it hits frames by their numbers, of which some rows have none if they count
+	// Numbered is set if it hits frames by their numbers, of which some rows have none if they count
 	// through the run.
 	Numbered bool `json:"-"`
 }

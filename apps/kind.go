@@ -76,7 +76,7 @@ type Env struct {
 	// OpenStore opens the store of a host for a volume of at most limit bytes. A limit of 0 means
 	// none.
 	OpenStore func(host, volume string, limit int64) (Store, error)
-	// Clocked says that the store's operations take real time. Otherwise the program models their
+	// Clocked is set if the store's operations take real time. Otherwise the program models their
 	// duration.
 	Clocked bool
 	// Delivered, if set, is called on each receiver of a broadcast or of a flow before its bytes are checked.

@@ -13,7 +13,7 @@ import (
 type Act struct {
 	At    vtime.Time      `json:"at"` // lab time, in picoseconds
 	ID    string          `json:"id,omitempty"`
-	Text  string          `json:"text,omitempty"`  // the fault, as a lab file says it
+	Text  string          `json:"text,omitempty"`  // the fault, as in a lab file
 	Fault json.RawMessage `json:"fault,omitempty"` // the fault (Encode), whose times count from At
 	Reset *string         `json:"reset,omitempty"` // faults whose id begins so are removed; no fault is added
 }

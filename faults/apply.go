@@ -71,8 +71,8 @@ func Apply(v Verdict, a Arrival, s Sink) bool {
 }
 
 // reread returns the frame to the pool and parses the rest of it after damage and truncation: its
-// headers may say something else now. It returns nil if they contradict the rest, because a receiver's
-// port drops such a frame. Of a trusted frame no bit has been flipped.
+// headers may differ now. It returns nil if they contradict the rest, because a receiver's port drops
+// such a frame. Of a trusted frame no bit has been flipped.
 func reread(p *wire.Pool, f *wire.Frame, v Verdict) *wire.Frame {
 	if !v.Cut && f.Trusted() {
 		return f

@@ -96,8 +96,8 @@ func (t *Timeline) setRate(now vtime.Time, link int) {
 	}
 }
 
-// setLinks takes links down or up. The nodes at the two ends learn it at once. All switches learn
-// it once the routing has converged.
+// setLinks takes links down or up. The nodes at the two ends react at once, all switches once the
+// routing has converged.
 func (t *Timeline) setLinks(now vtime.Time, links []int) {
 	g, changed := t.c.Graph, false
 	for _, link := range links {

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	Graph *topo.Graph
 	Seed  uint64
-	// Reconverge is the time from the failure or return of a link until all switches have new
-	// routes. The switches at the link know of it at once.
+	// Reconverge is the time from the failure or return of a link until all switches have new routes.
+	// The switches at the link react at once.
 	Reconverge vtime.Duration
 	// Owns reports whether the driver runs a node. nil means that it runs all.
 	Owns func(node int) bool

@@ -18,8 +18,8 @@ type textual interface{ Set(string) error }
 // shorthand is a struct that may be written as a scalar.
 type shorthand interface{ Short(scalar string) error }
 
-// binder fills Go values from the nodes of a YAML file. Unlike a general decoder it
-// knows where everything stands: each mistake is one line with position and remedy.
+// binder fills Go values from the nodes of a YAML file. Unlike a general decoder it keeps the position
+// of each value: each mistake is one line with position and remedy.
 type binder struct {
 	at     map[string]pos // by path: where the value stands
 	errs   []*Error

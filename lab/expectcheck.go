@@ -107,7 +107,7 @@ func (c *checking) checkExpect() {
 			continue
 		}
 		_, _, _ = e.Eval(func(name string) (float64, error) { // it is not about the value
-			words := strings.Split(name, ".") // five, ParseExpect says
+			words := strings.Split(name, ".") // five: ParseExpect checks that
 			m, ok := by[words[0]]
 			if !ok {
 				c.failf(at, "expect: %s: there is no workload %q%s", name, words[0], setting.Suggest(words[0], labels))

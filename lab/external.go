@@ -34,8 +34,8 @@ type External struct {
 
 // When a run begins to send to an external host.
 const (
-	ReadyAuto = "auto" // when it is seen to be there, or its operator says so
-	ReadyWord = "word" // when its operator says so
+	ReadyAuto = "auto" // when it is seen to be there, or its operator confirms it
+	ReadyWord = "word" // when its operator confirms it
 	ReadyNow  = "now"
 )
 
@@ -175,7 +175,7 @@ func (c *checking) checkHosts() {
 }
 
 // checkPatience makes sure that an external host does not repeat packets that only wait. A lab with one
-// runs at dilation 1 unless it says otherwise.
+// runs at dilation 1 unless it sets another.
 func (c *checking) checkPatience(p string, h *Host) {
 	x := &h.External
 	if err := c.l.CheckPatience(h.Name, x, max(1, float64(c.l.Runtime.Dilation))); err != nil {

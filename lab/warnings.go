@@ -46,7 +46,7 @@ func (l *Lab) headroom() (all []string) {
 	}
 	g, err := l.graph()
 	if err != nil {
-		return nil // Warnings says so
+		return nil // Warnings reports it
 	}
 	spec := l.fabric(g)
 	most, at := 0, 0
@@ -88,7 +88,7 @@ func (l *Lab) slowDrain() (all []string) {
 	}
 	g, err := l.graph()
 	if err != nil {
-		return nil // Warnings says so
+		return nil // Warnings reports it
 	}
 	var slow *topo.Link // to a host, whose port an incast fills the buffer behind
 	for i := range g.Links {

@@ -94,7 +94,7 @@ type controllerNode struct {
 	o       ControllerOptions
 	replica *replica.Replica
 	network *replica.Network
-	down    atomic.Bool // a fault says that the controller is down
+	down    atomic.Bool // a fault has the controller down
 	act     sync.Mutex  // held while the replica crashes or comes back
 
 	mu      sync.Mutex

@@ -88,8 +88,8 @@ func listed(all []faults.Status) *nodeapi.FaultList {
 	return out
 }
 
-// noteByHand records as an event that a fault which is not of the lab file was added or removed.
-// All nodes know of all faults; only the first node reports them.
+// noteByHand records as an event that a fault which is not of the lab file was added or removed. All
+// nodes have all faults; only the first node reports them.
 func (n *node) noteByHand(now vtime.Time, kind machine.EventKind, id, more string) {
 	if n.id == 0 && !strings.HasPrefix(id, faults.LabPrefix) {
 		n.events.Trace(now, machine.Event{Kind: kind, Text: id + more})

@@ -72,8 +72,8 @@ func rateOf(r *nodeapi.Rate) live.Rate {
 	return live.Rate{Mono: r.Mono, Lab: vtime.Time(r.Lab), Dilation: r.Dilation}
 }
 
-// newNode builds the machine that the lab file says and starts its loop. What another process
-// has left is in x, which may be nil; left is called when an agent-crash has ended the loop.
+// newNode builds the machine of the lab file and starts its loop. x is the state that another process
+// has left, which may be nil; left is called when an agent-crash has ended the loop.
 func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy, left func(*node)) (*node, error) {
 	l, err := labspec.Decode(r.Lab)
 	if err != nil {

@@ -71,9 +71,9 @@ func (o *observer) rest(n *node, b *board) {
 	}
 }
 
-// moves returns a count that goes up when something ends on the host that tasks may wait for,
-// and says whether nothing will by itself: neither the NIC nor the registrar has a timer that
-// runs for work that is under way.
+// moves returns a count that grows when an operation ends on the host that tasks may wait for, and
+// reports in idle whether none will by itself: neither the NIC nor the registrar has a timer that runs
+// for work that is under way.
 func (n *node) moves() (count uint64, idle bool) {
 	n.loop.Call(vtime.Never, func(vtime.Time) {
 		_, timer := n.nic.NextTimeout()

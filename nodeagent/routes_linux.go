@@ -7,9 +7,9 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// router computes a switch's routes when links fail or return, and installs them. It looks at every
-// leaf of the fabric, which in a large one takes longer than frames may wait: only the last step has
-// the loop's lock.
+// router computes a switch's routes when links fail or return, and installs them. It visits every leaf
+// of the fabric, which in a large one takes longer than frames may wait: only the last step has the
+// loop's lock.
 type router struct {
 	find func(down []int) virtswitch.FIB
 	call func(f func(now vtime.Time)) // with the loop's lock, or not at all once the loop has ended

@@ -14,7 +14,7 @@ import (
 )
 
 // failing runs a job of three ranks of which rank 0 sends to rank 1 over a link that is down, and then waits,
-// as the test says; part says that it sends by a view. The others wait for rank 0, whose part never happens.
+// as the test says; part makes it send by a view. The others wait for rank 0, whose part never happens.
 func failing(t *testing.T, part bool, waits func(r *rank.Rank, q *rank.Request) error) error {
 	t.Helper()
 	g, err := topo.Star(4, simlab.Link())

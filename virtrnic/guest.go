@@ -34,7 +34,7 @@ func (m *Guest) write(b []byte, off uint64, n int) {
 }
 
 // SetFence has the NIC ask before it answers a request of a queue pair's peer whether bytes that it has handed to Guest.Put are still on
-// their way to memory that the answer speaks for. f returns 0 if none are; else a number, and the driver calls Placed with it, or with a
+// their way to memory that the answer covers. f returns 0 if none are; else a number, and the driver calls Placed with it, or with a
 // greater one, once they are there. An acknowledgement, a NAK, or the answer to an atomic waits for that: a peer that has it may notify
 // the program by another way. Numbers grow.
 func (n *NIC) SetFence(f func(q *QP) uint64) { n.fence = f }

@@ -22,7 +22,7 @@ type turned struct {
 }
 
 // meets notes that packets may be sent to an address. From the first time that it is the NIC's own, each
-// packet is looked at.
+// packet is checked.
 func (n *NIC) meets(ip uint32) {
 	if ip == n.ip {
 		n.turns = true
@@ -62,7 +62,7 @@ func (q *QP) hears(f *wire.Frame) bool {
 }
 
 // SetReturn has frames to the NIC itself handed to take, which becomes the owner of the frame and gives
-// it to HandleReturned then or later. It is for a driver that looks at frames before the NIC does.
+// it to HandleReturned then or later. It is for a driver that handles frames before the NIC does.
 func (n *NIC) SetReturn(take func(now vtime.Time, f *wire.Frame)) { n.returned = take }
 
 // HandleReturned takes a frame that has come back.

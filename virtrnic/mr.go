@@ -67,9 +67,9 @@ func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
 	return m, nil
 }
 
-// RegMRIova registers all of mem at a virtual address that the application chooses, as
-// ibv_reg_mr_iova does. Regions may have the same addresses, since a key names the region. The
-// caller sees to it that the region does not wrap.
+// RegMRIova registers all of mem at a virtual address that the application chooses, as ibv_reg_mr_iova
+// does. Regions may have the same addresses, since a key names the region. The caller makes sure that
+// the region does not wrap.
 func (n *NIC) RegMRIova(pd *PD, mem Memory, access AccessFlags, addr uint64) (*MR, error) {
 	if err := n.checkMR(pd, mem, access); err != nil {
 		return nil, err

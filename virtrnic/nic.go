@@ -87,7 +87,7 @@ type NIC struct {
 	// unacked is the number of work requests of UC and UD in send queues. While there are any, the port's next
 	// start is a deadline, since they complete when they start (machine: starts are deadlines).
 	unacked int32
-	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
+	// turns is set if packets may be addressed to the NIC itself, and back holds those of them that are on their
 	// way back (loopback.go).
 	turns   bool
 	trust   bool

@@ -195,8 +195,8 @@ func (p *replays) resize(depth int) {
 	p.list, p.next = all[max(0, len(all)-depth):], 0
 }
 
-// find returns the READ or atomic that a PSN belongs to, or nil. It looks at the most recent one
-// first, since PSNs wrap around.
+// find returns the READ or atomic that a PSN belongs to, or nil. It checks the most recent one first,
+// since PSNs wrap around.
 func (p *replays) find(psn wire.PSN) *resource {
 	if p == nil {
 		return nil

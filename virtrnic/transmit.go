@@ -13,9 +13,8 @@ import (
 // those of the host's stack), which go first, and a round of queue pairs, which send one packet
 // each in turn. Priorities are strict or share the link by weights, and a pause frame goes before all of them.
 //
-// Invariant: a bit of ready is set if and only if made or round of that priority is not empty.
-// Invariant: a queue pair is at most once in round and held together, and its queued flag says
-// whether it is.
+// Invariant: a bit of ready is set if and only if made or round of that priority is not empty. Invariant: a
+// queue pair is at most once in round and held together, and its queued flag is set while it is.
 type transmit struct {
 	ready  uint8 // by bit: priorities with frames or queue pairs
 	paused uint8 // by bit: priorities that the switch has paused

@@ -105,7 +105,7 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	s.settle(now-1, port)
 	s.timers.Stop(s.timerPause(port))
 	s.resume(now, port, s.eg[port].obeyed().stopped)
-	if x := s.buffer.paused[port]; up && x != 0 { // the neighbour does not know any more that it is paused
+	if x := s.buffer.paused[port]; up && x != 0 { // the neighbour has lost the record that it is paused
 		s.sendPause(now, port, x, s.pauseQuanta)
 	}
 	s.setNext(port)

@@ -22,7 +22,8 @@ type FIB struct {
 	// where the tree does not reach. Without trees, programs' groups go nowhere beyond this switch.
 	Uplinks []int
 
-	// ways says the same as Block and Sets in one place, once index has been called: a packet needs one entry of it.
+	// ways holds the content of Block and Sets in one place, once index has been called: a packet needs one entry of
+	// it.
 	ways []way
 }
 

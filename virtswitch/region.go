@@ -118,7 +118,7 @@ func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why Dr
 	h := f.RETH()
 	if h.VA != wire.MRUpdateVA {
 		m, ok := r.find(f.PSN(), h.RKey)
-		if !ok && f.PSN().After(ack) { // a member that has the packet looks at its PSN only
+		if !ok && f.PSN().After(ack) { // a member that has the packet reads its PSN only
 			return false, DropNoRegion
 		}
 		s.stats.RETHsRewritten++

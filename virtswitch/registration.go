@@ -347,8 +347,8 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 	s.absorb(f)
 }
 
-// sendMRP sends a datagram like f with another payload. The source stays that of f, the
-// leader, so that members know where to send their answers.
+// sendMRP sends a datagram like f with another payload. The source stays that of f, the leader, so that
+// members send their answers there.
 func (s *Switch) sendMRP(now vtime.Time, in int, to *path, f *wire.Frame, b *wire.Block) {
 	e := wire.NewEnvelope(wire.Flow{
 		SrcMAC: wire.HostMAC(s.ip), DstMAC: to.mac(f.DstIP()), VLAN: f.Tag(), IPv6: f.IPv6(), Src: f.SrcIP(), Dst: f.DstIP(),

@@ -19,7 +19,7 @@ import (
 // 125 s. A member that answers neither of two queries, 10 s apart, is removed. With Config.QueriesRest there is no timer for
 // that: a query that is due is sent with the next packet, report or query.
 
-// Membership is a group as a switch knows it.
+// Membership is a switch's record of a group.
 type Membership struct {
 	Group  uint32
 	Ports  []uint16 // behind which there are members, ascending
@@ -205,8 +205,8 @@ func (s *Switch) join(now vtime.Time, port int, ip uint32) bool {
 	return true
 }
 
-// quit notes that there are no members of a group behind a port any more. A port has one host, or one switch that speaks for
-// all behind it, so no other host has to be queried.
+// quit notes that there are no members of a group behind a port any more. A port has one host, or one switch that reports
+// for all behind it, so no other host has to be queried.
 func (s *Switch) quit(now vtime.Time, port int, ip uint32) {
 	n := s.snoop
 	i, known := n.find(ip)
@@ -342,7 +342,7 @@ func (s *Switch) queryDue(now vtime.Time) {
 	}
 }
 
-// expire removes the members that have not been heard of since the round began.
+// expire removes the members without a report since the round began.
 func (s *Switch) expire(now vtime.Time) {
 	type at struct {
 		port int

@@ -69,7 +69,7 @@ type Stats struct {
 	PauseStorms                uint64 // priorities of ports the watchdog took over
 	Refused                    uint64 // registrations that could not be installed
 	MembershipsExpired         uint64 // ports of programs' groups removed because no member behind them answered queries
-	AgedOut                    uint64 // groups deleted because nothing was heard of them
+	AgedOut                    uint64 // groups deleted because they were idle
 	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
 	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
 	ReducedIn, ReducedOut      uint64 // packets of reductions that gave to a sum; sums sent up or to their member, repeats included

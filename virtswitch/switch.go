@@ -4,8 +4,8 @@
 // feedback so that a group looks to its source like one receiver. It keeps no packets for
 // retransmission (CEP-50).
 //
-// It is a machine.Machine: no clock, socket, goroutine or global. Ports and routing
-// tables are given to it; it knows no topology.
+// It is a machine.Machine: no clock, socket, goroutine or global. Ports and routing tables are given to
+// it; it has no topology.
 package virtswitch
 
 import (
@@ -115,7 +115,7 @@ type Switch struct {
 	// quarantine is the time for which a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
 	multicast  []wire.MulticastEntry // in order of address, each address once
-	snoop      *snooping             // groups of programs; nil: none was ever heard of
+	snoop      *snooping             // groups of programs; nil: no report was ever received
 	// queriesRest is Config.QueriesRest.
 	queriesRest bool
 

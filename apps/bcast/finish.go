@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
-// lacks returns the external hosts of which the last sample says that they lack something.
+// lacks returns the external hosts that lack data or acknowledgements by the last sample.
 func (r *record) lacks() []collective.Lack {
 	if len(r.Samples) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// errSingular says that a column has no pivot.
+// errSingular is the error of a column without a pivot.
 var errSingular = errors.New("the matrix is singular")
 
 // panel is a process row's part of NB factorised columns of the matrix.

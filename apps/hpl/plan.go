@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// move says that a row of the block moves to a row below it.
+// move is the move of a row of the block to a row below it.
 type move struct{ to, from int32 }
 
 // plan is the combined effect of the row exchanges of a panel (HPL_plindx). Each row of the block

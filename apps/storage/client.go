@@ -214,8 +214,8 @@ func (c *client) probe(over *bool) {
 	}
 }
 
-// waits reports whether the NIC has a block of which not every notice has arrived. Otherwise the
-// client is busy by itself, and silence says nothing about the replicas.
+// waits reports whether the NIC has a block of which not every notice has arrived. Otherwise the client
+// is busy by itself, and silence is no sign of failed replicas.
 func (c *client) waits() bool {
 	return slices.ContainsFunc(c.jobs, func(j *job) bool {
 		return slices.ContainsFunc(j.ios, func(o *io) bool { return o.posted })

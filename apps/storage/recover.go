@@ -73,7 +73,7 @@ func (p *replica) list() (b []byte, err error) {
 	return b, err
 }
 
-// recover is a replica's part of a recovery. here says whether the replica can be compared with
+// recover is a replica's part of a recovery. here reports whether the replica can be compared with
 // others.
 func (p *replica) recover(round string) (here bool, err error) {
 	if p.store != nil {

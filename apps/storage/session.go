@@ -124,7 +124,7 @@ func (s *session) write(b *rank.Buffer, slot, block int) (reqs []*rank.Request, 
 }
 
 // close releases the connections and the memory. The client does so after all replicas have left the
-// epoch, so that a WRITE in flight can still arrive in part or not at all. broken says that some
+// epoch, so that a WRITE in flight can still arrive in part or not at all. broken is set if some
 // replicas may have failed.
 func (s *session) close(broken bool) error {
 	if s.group != nil {

@@ -152,7 +152,7 @@ type App struct {
 	// Open opens a replica's store of a volume, and makes one if there is none. limit is the largest
 	// size in bytes; 0 means no limit.
 	Open func(host, volume string, limit int64) (Store, error)
-	// Clocked says that lab time passes while a store works. Otherwise the program sleeps for
+	// Clocked is set if lab time passes while a store works. Otherwise the program sleeps for
 	// Params.Commit at each commit.
 	Clocked bool
 	// Delivered, if set, is called on each replica before it reads its volume back. Tests use it to
@@ -223,7 +223,7 @@ func (w *row) key(format string, args ...any) string {
 }
 
 // leftKey returns the key under which a replica publishes that it has left an epoch. The value is
-// empty, or says that the replica has crashed.
+// empty, or marks that the replica has crashed.
 func (w *row) leftKey(epoch, replica int) string { return w.key("left/%d/%d", epoch, replica) }
 
 // seed returns the seed of the contents of a write.

@@ -195,7 +195,7 @@ func (m *Machine) reject(now vtime.Time, e *Endpoint, why Reason, private []byte
 
 func (m Message) into(b *[MADLen]byte) { m.AppendTo(b[:0]) }
 
-// Establish says that the peer has used the connection, which is as good as its RTU.
+// Establish reports that the peer has used the connection, which is as good as its RTU.
 func (m *Machine) Establish(id uint32) error {
 	e, err := m.find(id, "establish", repSent, established)
 	if err != nil {

@@ -204,7 +204,7 @@ func (m *Machine) handleMRA(now vtime.Time, src uint32, msg *Message) bool {
 
 func (m *Machine) handleREJ(src uint32, msg *Message) bool {
 	e := m.ends[msg.RemoteID]
-	if msg.RemoteID == 0 { // the peer gives up, and has heard nothing from here
+	if msg.RemoteID == 0 { // the peer gives up, and has received nothing from here
 		e = m.peers[peerKey{src, msg.LocalID, false}]
 	}
 	if e == nil || e.peer != src || e.space != SpaceTCP {

@@ -249,7 +249,7 @@ const (
 )
 
 // Bind binds an endpoint to a port of its space, 0 for any that is free. Others may have the port, too, if all
-// of them say so and none listens.
+// of them allow it and none listens.
 func (m *Machine) Bind(id uint32, port uint16, reuse bool) (uint16, error) {
 	e, err := m.find(id, "bind", idle)
 	if err != nil {

@@ -29,14 +29,13 @@ type Link struct {
 	flights queue.FIFO[Flight]
 	id      uint32
 
-	// listed says that the link is in its driver's list. Calls into the machine
-	// set it and Attend clears it. Invariant, between the events of a driver that uses Attend:
-	// if it is clear, then the link is keyed, or it is empty and a wake event is due by next,
-	// or it is empty and next is vtime.Never. A driver that visits all links in any case leaves
-	// it set.
+	// listed is set while the link is in its driver's list. Calls into the machine set it and Attend
+	// clears it. Invariant, between the events of a driver that uses Attend: if it is clear, then the
+	// link is keyed, or it is empty and a wake event is due by next, or it is empty and next is
+	// vtime.Never. A driver that visits all links in any case leaves it set.
 	listed bool
 
-	// keyed says that the oldest frame of flights has its event. Attend sets it and Land clears it.
+	// keyed is set if the oldest frame of flights has its event. Attend sets it and Land clears it.
 	// Invariant: it is clear while the link is empty.
 	keyed bool
 

@@ -12,9 +12,9 @@ import (
 // the preamble and the headers up to the extension headers of RoCEv2.
 const CutBytes = 82
 
-// Port is the machine's half of a transmitter. By its methods the machine learns when the
-// transmitter is free, sets when it wants to start the next frame, and starts frames. The other half
-// is the driver's (Link), which a machine cannot reach.
+// Port is the machine's half of a transmitter. Its methods return the time at which the transmitter is
+// free, sets when it wants to start the next frame, and starts frames. The other half is the driver's
+// (Link), which a machine cannot reach.
 //
 // Both halves are one value in memory, because the start of a frame determines its arrival, and
 // because a hop should touch the memory of one transmitter only. Each half has methods for its own

@@ -91,7 +91,7 @@ func (p *Probe) Why() string { return p.why }
 // Ended reports whether the comparison has failed, so that the rest of the visit is useless.
 func (p *Probe) Ended() bool { return p.why != "" }
 
-// Refuse says that the state is not one that is known to repeat.
+// Refuse ends the comparison: the state is not known to repeat.
 func (p *Probe) Refuse(why string) {
 	if p.why == "" {
 		p.why = why
@@ -262,7 +262,7 @@ func (p *Probe) instant(t *vtime.Time, what string, stays func() bool) {
 }
 
 // Decremented reports whether the last to change the IPv4 checksum of a packet was the switch that has decremented its
-// TTL. switched says that it has left a switch, or is about to. A switch makes the feedback of groups itself, and bridges
+// TTL. switched is set if it has left a switch, or is about to. A switch makes the feedback of groups itself, and bridges
 // packets to a member or to the source, whose address is the group's then.
 func (p *Probe) Decremented(f *wire.Frame, switched bool) bool {
 	return switched && !p.groups.Has(f.SrcIP()) && !(f.OpCode() == wire.OpAcknowledge && p.groups.Has(f.DstIP()))

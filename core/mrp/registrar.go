@@ -25,8 +25,8 @@ type Group struct {
 	// Activate adds the second phase, which sends the start PSN to every switch. Without it, by the
 	// literal rules of the papers, the group is active once registered and starts at PSN 0.
 	Activate bool
-	// Regions says that leaf switches send WRITEs to each member's own region (CEP-25). The leader
-	// has a region too, for when another member is the source.
+	// Regions is set if leaf switches send WRITEs to each member's own region (CEP-25). The leader has
+	// a region too, for when another member is the source.
 	Regions bool
 	Region  wire.MRPRegion // the leader's region
 	// Reduce makes the switches add up the data that the members send (wire.ReduceImm). Such a group

@@ -58,7 +58,7 @@ type Graph struct {
 	Nodes []Node
 	Links []Link
 	Hosts int // the first Hosts nodes are hosts
-	// IPv6 says that the fabric's addresses are IPv6. Node.IP does not depend on it.
+	// IPv6 is set if the fabric's addresses are IPv6. Node.IP does not depend on it.
 	IPv6 bool
 	// Groups is the network that McstIDs come from.
 	Groups wire.GroupRange

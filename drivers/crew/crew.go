@@ -76,7 +76,7 @@ func (g *gate) add() {
 	}
 }
 
-// Bounds of the number of times that a goroutine looks at a gate before it sleeps. Rounds follow each other within some tens of
+// Bounds of the number of times that a goroutine polls a gate before it sleeps. Rounds follow each other within some tens of
 // microseconds, and a sleep costs as much. A goroutine whose looks were all too early waits for one that does not run now, as
 // others use the processor. That one could run on the processor of this goroutine, so that for a while this looks less often.
 const (

@@ -24,7 +24,8 @@ type IO interface {
 	Cut() uint64   // frames sent after the link was removed
 }
 
-// NewIO wraps a socket that is read by itself. trains says whether it carries trains of frames or single frames.
+// NewIO wraps a socket that is read by itself. trains is set if it carries trains of frames, and not single
+// frames.
 func NewIO(fd int, trains bool) IO { return new(Receiver).NewIO(fd, trains) }
 
 // Config describes a node's loop.
@@ -344,8 +345,8 @@ func (l *Loop) handle(now vtime.Time) {
 
 // heldNs is the delay from which on a timer fires when it is handled and not when it was due, and after the frames that
 // have arrived until then: a process that stood still for that long may not conclude that the others did not answer.
-// Otherwise each retry of a queue pair would run out in turn before a frame of the others, who may have been held too,
-// is looked at.
+// Otherwise each retry of a queue pair would run out in turn before a frame of the others, which may have been held
+// too, is handled.
 const heldNs = 50e6
 
 // arrive applies the link's fault, if there is one, and hands the frame to the machine.

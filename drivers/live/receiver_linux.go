@@ -14,7 +14,7 @@ type Receiver struct {
 	trains  *trainInbox
 }
 
-// NewIO wraps a socket. trains says whether it carries trains of frames or single frames.
+// NewIO wraps a socket. trains is set if it carries trains of frames, and not single frames.
 func (r *Receiver) NewIO(fd int, trains bool) IO {
 	if trains {
 		return r.NewTrains(fd)

@@ -16,7 +16,7 @@ import (
 
 // Streams carry orders to nodes and words from them. The coordinator calls it from one goroutine.
 type Streams interface {
-	// Hear handles words of a node until count of them have been heard since the run began.
+	// Hear handles words of a node until count of them have been handled since the run began.
 	Hear(node int, count uint64) error
 	// Reply and SetEntry send orders.
 	Reply(at vtime.Time, node int, r outofband.Reply) error
@@ -371,8 +371,8 @@ func (c *Coordinator) collect(i int) error {
 // Now returns how far the lab has come. Any goroutine may ask.
 func (c *Coordinator) Now() vtime.Time { return vtime.Time(c.now.Load()) }
 
-// Horizon returns an instant before which nothing happens any more. It may be asked for while words of
-// nodes are heard.
+// Horizon returns an instant before which nothing happens any more. It may be called while words of
+// nodes are handled.
 func (c *Coordinator) Horizon() vtime.Time {
 	return min(c.channel.Next(), c.faults.Next(), c.ledger.Horizon()) // a reply, and a fault that begins or ends, are events, too
 }

@@ -237,7 +237,7 @@ func (c *Coordinator) roundFar() error {
 	return nil
 }
 
-// lost says that a machine is lost to the run.
+// lost returns the error of a run that has lost a machine.
 func (c *Coordinator) lost(m *Machine, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = errors.New("its part of the run has ended")

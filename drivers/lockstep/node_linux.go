@@ -38,7 +38,7 @@ type NodeConfig struct {
 	// when the stream has ended.
 	Orders <-chan func() error
 
-	// Alone says that the process has no other node: this one may keep its processor while it sleeps.
+	// Alone is set if the process has no other node: this one may keep its processor while it sleeps.
 	Alone bool
 	// Patience is the time that the node waits, on the wall clock, for a frame that was announced, and
 	// for room in the kernel; 0 means PatienceDefault.
@@ -226,7 +226,7 @@ func (n *Node) carryOut(f func() error) error {
 	return errors.Join(f(), n.err)
 }
 
-// use uses up a grant. over says that the stream has ended.
+// use uses up a grant. over reports that the stream has ended.
 func (n *Node) use() (over bool, err error) {
 	bound, orders := vtime.Time(n.m.grant.bound().Load()), n.m.grant.orders().Load()
 	for n.orders < orders {

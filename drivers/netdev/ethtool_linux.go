@@ -115,8 +115,8 @@ func (s features) read(name string) (map[string]feature, error) {
 	return all, nil
 }
 
-// change switches features of an interface. That the kernel accepts it does not mean that it
-// has done all of it: read says.
+// change switches features of an interface. That the kernel accepts it does not mean that it has done
+// all of it: read returns the result.
 func (s features) change(name string, want map[string]bool) error {
 	names, err := s.names(name)
 	if err != nil {

@@ -96,7 +96,7 @@ func (n *Namespace) Same(pid int) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = other.Close() }() // only looked at
+	defer func() { _ = other.Close() }() // only read
 	return n.fd.Equal(other)
 }
 

@@ -34,8 +34,8 @@ type checker struct {
 // port.
 const conserveEvery = 64
 
-// lookedAtMax is the number of frames under way up to which a count looks at each of them. A link
-// with a long delay holds millions of pauses.
+// lookedAtMax is the number of frames under way up to which a count visits each of them. A link with a
+// long delay holds millions of pauses.
 const lookedAtMax = 4096
 
 func newChecker(n *Net) *checker {
@@ -55,8 +55,8 @@ func (c *checker) decided(l *machine.Link, f *wire.Frame, v faults.Verdict) {
 	}
 }
 
-// beforeFrame checks a frame that is about to enter a machine. An ACK or a NAK must be true of
-// every member it speaks for (invariants 1 and 2).
+// beforeFrame checks a frame that is about to enter a machine. An ACK or a NAK must be true of every
+// member that it covers (invariants 1 and 2).
 func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
 	c.node, c.group = int(l.Node), 0
 	if f.Kind() != wire.KindRoCE {
@@ -85,8 +85,8 @@ func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
 	}
 }
 
-// members returns the receivers for which a node's feedback through one of its ports speaks.
-// They lie in the part of the tree to which that port does not lead.
+// members returns the receivers that a node's feedback through one of its ports covers. They lie in the
+// part of the tree to which that port does not lead.
 func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
 	at := &c.behind[c.net.PortID(node, port)]
 	m, ok := (*at)[group]
@@ -102,7 +102,7 @@ func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
 	}
 	for _, q := range m {
 		if q.State() == virtrnic.StateReset {
-			return nil // the group is being deleted, so late feedback speaks for no member
+			return nil // the group is being deleted, so late feedback covers no member
 		}
 	}
 	return m
@@ -216,7 +216,7 @@ func (c *checker) conserved() {
 	}
 }
 
-// pausesCounted looks at the frames on all links and compares their pauses with the count.
+// pausesCounted counts the pauses among the frames on all links and compares them with the count.
 func (c *checker) pausesCounted() {
 	n, pauses := c.net, 0
 	for i := range n.links.Len() {

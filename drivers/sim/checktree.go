@@ -96,8 +96,8 @@ func (w *treeWalk) follow(node, port int) {
 	}
 }
 
-// back returns the group's table at a switch. ok says that the group is active there and has a
-// path through the given port.
+// back returns the group's table at a switch. ok reports that the group is active there and has a path
+// through the given port.
 func (w *treeWalk) back(at topo.End) (g virtswitch.GroupState, ok bool) {
 	ok = w.c.net.nodes[at.Node].sw.ReadGroup(w.group, &g) && g.Active &&
 		slices.ContainsFunc(g.Paths, func(p virtswitch.PathState) bool { return p.Port == at.Port })

@@ -7,7 +7,7 @@ import (
 )
 
 // coder packs an event into a key of the queue, in the order time, class, masked id. Times are relative to a base
-// that moves. Counts of shifts are masked, which says that they are below 64.
+// that moves. Counts of shifts are masked, so that the compiler knows that they are below 64.
 type coder struct {
 	base   vtime.Time // instant that keys count from
 	limit  vtime.Time // the first instant whose distance from the base does not fit a key

@@ -87,7 +87,7 @@ func (y *layout) far(id int) int {
 	return y.graph.Peer(e.Node, e.Port).Node
 }
 
-// port is the end of a link at which it starts, as the loop knows it.
+// port is the end of a link at which it starts, as the loop stores it.
 type port struct {
 	id     int32 // its number
 	node   int32 // the place of its node, or outside

@@ -112,8 +112,8 @@ type Net struct {
 	postponed []timed                         // calls of the timeline that have been put off
 	out       []Tap                           // by place of a link: at the sending end; nil if there is no tap
 	in        []Tap                           // by place of a link: at the receiving end
-	// watch is indexed by place and nil if there are no watchers.
-	// observed says that there are taps or watchers.
+	// watch is indexed by place and nil if there are no watchers. observed is set if there are taps or
+	// watchers.
 	watch    []machine.Watcher
 	observed bool
 
@@ -128,7 +128,7 @@ type Net struct {
 	running *task
 	turn    turn
 	log     *eventLog // nil in a part, or without Config.Trace
-	// pastStarts says that the current event's class comes after the starts of its instant.
+	// pastStarts is set if the current event's class comes after the starts of its instant.
 	pastStarts  bool
 	timed       []timed
 	freeTimed   []int         // free indices of timed

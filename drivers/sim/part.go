@@ -14,9 +14,9 @@ import (
 )
 
 // A part of a lab is a Net that drives some of its nodes; other Nets, in this process or in others,
-// drive the rest. Whoever drives a part lets it advance to a bound before which it knows all that will
-// arrive (conservative synchronisation), and then the part's nodes behave exactly as in the whole
-// simulation: events have the same instants, classes and ids.
+// drive the rest. The driver of a part lets it advance to a bound before which all arrivals are known
+// (conservative synchronisation), and then the part's nodes behave exactly as in the whole simulation:
+// events have the same instants, classes and ids.
 //
 // A transmitter whose link leaves the part is treated in the plain way: it has a start event for
 // every frame, at which the frame is handed to the edge at once. So a frame leaves the part before

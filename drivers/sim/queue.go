@@ -21,7 +21,7 @@ type radixHeap struct {
 	reach int      // keys of ranks up to this one go to front
 	last  uint64   // the last popped key, or its substitute
 
-	// early says that there may be keys below last. They were pushed when the last key was earlyLast,
+	// early is set if there may be keys below last. They were pushed when the last key was earlyLast,
 	// and none of them had a rank above earlyRank. With none the order in front is that of the keys.
 	early     bool
 	earlyLast uint64

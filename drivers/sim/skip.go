@@ -30,7 +30,7 @@ type skipper struct {
 	probe  machine.Probe
 	after  uint64 // no attempt is made before this number of events has been handled
 	wait   uint64 // events without an attempt after a failed one
-	looked uint64 // places for queue pairs that were looked at
+	looked uint64 // places for queue pairs that were searched
 	ties   ties
 	seen   []passed // the frames that have reached the ends of links in a period
 	events []due
@@ -55,7 +55,7 @@ const (
 	skipFrom    = 256     // packets that a message must have left
 	skipWait    = 1 << 13 // events after which it is tried, and then tried again
 	skipWaitMax = 1 << 20
-	skipLook    = 32      // events at least, for each place for a queue pair that was looked at: of a large lab all are misses of the cache
+	skipLook    = 32      // events at least, for each place for a queue pair that was searched: in a large lab all are misses of the cache
 	skipPackets = 192     // of the message that has most left, among which a period is looked for
 	skipTries   = 8       // instants that look like the end of a period
 	skipHops    = 1 << 23 // whose digests are computed between two calls of Observe
@@ -174,7 +174,7 @@ func (s *skipper) find(q *virtrnic.QP, every int) bool {
 	return s.fail("no period: " + s.probe.Why())
 }
 
-// confirm handles another period, takes down its frames, and reports whether it may come again and again.
+// confirm handles another period, records its frames, and reports whether it may repeat.
 func (s *skipper) confirm() bool {
 	n := s.net
 	period, packets := s.probe.Period()

@@ -418,7 +418,7 @@ func (j *job) release() error {
 	}
 	n.settled()
 	n.passLog(vtime.Never)
-	if n.channel == nil && j.over == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not know it of each other
+	if n.channel == nil && j.over == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not share this state
 		return nil
 	}
 	return n.Drain()

@@ -14,7 +14,8 @@ type Grantee struct {
 	look  vtime.Time // the latest at which programs have resumed
 }
 
-// Begin begins a grant, before any frame is taken: floor is Ledger.Floor, look when programs have last gone on, here or elsewhere.
+// Begin begins a grant, before any frame is taken: floor is Ledger.Floor, look the instant at which programs last resumed, here or
+// elsewhere.
 func (g *Grantee) Begin(floor, look vtime.Time) {
 	if g.floor = floor; look != g.look {
 		g.look, g.bound = look, min(g.bound, look)

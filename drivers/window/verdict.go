@@ -38,8 +38,8 @@ type Due struct {
 // Census is the contents and waits of nodes after the events before a call that is due. That of a lab
 // is the sum of those of its parts (Add).
 type Census struct {
-	// Awake says that a task runs or will run by itself, or that a message of the out-of-band
-	// channel is under way, which may wake one. The other fields but Moves do not count then.
+	// Awake is set if a task runs or will run by itself, or that a message of the out-of-band channel
+	// is under way, which may wake one. The other fields but Moves do not count then.
 	Awake   bool
 	Waiting int // tasks that have not ended
 

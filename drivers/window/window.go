@@ -4,7 +4,7 @@
 // (conservative synchronisation). All engines that divide a lab share these bounds, the order of
 // events at one instant, and the server's end of the out-of-band channel.
 //
-// Nothing here waits, reads a clock or knows how frames travel.
+// Nothing here waits, reads a clock or depends on the way of frames.
 package window
 
 import (

@@ -1,4 +1,4 @@
-// Package checksum puts checksums into the files of a run, and looks at them when the files are read again. A disk, a
+// Package checksum puts checksums into the files of a run, and verifies them when the files are read again. A disk, a
 // copy that was cut short or an editor changes a file; a reader must not take the rest for a result.
 //
 // The checksum is the CRC-32C (RFC 3720, appendix B.4) of all bytes before it, as eight hexadecimal digits: it finds

@@ -98,7 +98,7 @@ func (c Command) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeCommand reads a command. What it does not know is an error.
+// DecodeCommand reads a command. An unknown field or kind is an error.
 func DecodeCommand(b []byte) (c Command, err error) {
 	if len(b) > CommandMax {
 		return c, fmt.Errorf("read command: %d bytes are more than %d", len(b), CommandMax)

@@ -65,8 +65,8 @@ const (
 // stages are all stages.
 var stages = []Stage{StageNone, StageAdding, StageOn, StageRemoving}
 
-// State is everything the controller knows. Its lists are sorted, so that equal states have
-// equal bytes.
+// State is the whole state of a controller. Its lists are sorted, so that equal states have equal
+// bytes.
 type State struct {
 	Schema   string    `json:"schema"`
 	Epoch    uint64    `json:"epoch"` // raft's term of the last command
@@ -120,7 +120,7 @@ type Group struct {
 type Fault struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	Text string `json:"text"` // as a lab file says it, for people to read
+	Text string `json:"text"` // as in a lab file, for people to read
 	// Message is the description of the fault for nodes (faults.Encode); here it is only kept.
 	Message json.RawMessage `json:"message"`
 	Origin  int64           `json:"origin"` // lab time its times count from, picoseconds
@@ -134,8 +134,8 @@ type Run struct {
 	Begun int64  `json:"begun"`
 	Ended int64  `json:"ended,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Virtual says that the run is one in virtual time. Its nodes are newly built, and no frame of another
-	// run reaches them: it counts its McstIDs from 1, as a simulation does, and leaves those of the lab alone.
+	// Virtual is set if the run is in virtual time. Its nodes are newly built, and no frame of another run
+	// reaches them: it counts its McstIDs from 1, as a simulation does, and leaves those of the lab alone.
 	Virtual bool   `json:"virtual,omitempty"`
 	Leased  uint32 `json:"leased,omitempty"`  // McstIDs of a run in virtual time: 1 to this
 	Instant int64  `json:"instant,omitempty"` // lab time at which the last of them took effect, picoseconds

@@ -19,7 +19,7 @@ type Device struct {
 	Requests *DeviceRequests `json:"requests,omitempty"`
 	Given    uint64          `json:"given"`               // packets of requests to it
 	GivenPSN uint32          `json:"given_psn,omitempty"` // furthest of them
-	Acks     uint64          `json:"acks"`                // acknowledgements that say more than those before
+	Acks     uint64          `json:"acks"`                // acknowledgements with news
 	AckPSN   uint32          `json:"ack_psn,omitempty"`   // furthest packet acknowledged
 	Strange  uint64          `json:"acks_strange"`        // acknowledgements of packets that it was not given
 	NAK      *DeviceNAK      `json:"nak,omitempty"`       // the last

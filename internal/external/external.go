@@ -51,7 +51,7 @@ type DropReason uint8
 const (
 	DropOverrun    DropReason = iota // the window was full
 	DropSource                       // from outside, but not from the device's address
-	DropForeign                      // from outside, and of no kind that the lab knows
+	DropForeign                      // from outside, and of an unknown kind
 	DropUnresolved                   // for a device that does not answer ARP
 	DropNotGiven                     // acknowledgement of packets that the device was not sent: its PSNs are not those of the lab
 	DropMalformed                    // report of groups that is damaged

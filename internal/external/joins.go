@@ -10,17 +10,17 @@ import (
 )
 
 // Multicast groups of the device. It reports its groups as any host does (IGMPv3, MLDv2, and their earlier versions), and its
-// leaf switch needs the reports with the numbers by which the fabric knows groups (wire.GroupOf). The adapter therefore passes a
-// report on in the fabric's terms, and readdresses datagrams: from the device to the number of the MGID, and to the device to
-// each MGID under which it has joined the number. Queries go to the device, which answers them itself: if it is gone, the switch
-// notices.
+// leaf switch needs the reports with the numbers by which the fabric identifies groups (wire.GroupOf). The adapter therefore
+// passes a report on in the fabric's terms, and readdresses datagrams: from the device to the number of the MGID, and to the
+// device to each MGID under which it has joined the number. Queries go to the device, which answers them itself: if it is gone,
+// the switch notices.
 
 // JoinsMax limits the group addresses that an adapter keeps for one device: as many groups as a NIC lets programs join.
 const JoinsMax = 4096
 
 // Join is a group that the device has joined.
 type Join struct {
-	Number uint32   // by which the fabric knows it
+	Number uint32   // by which the fabric identifies it
 	Addr   [16]byte // MGID; of an IPv4 group ::ffff:a.b.c.d
 }
 
@@ -178,8 +178,8 @@ func (a *Adapter) inquire(now vtime.Time, f *wire.Frame) bool {
 	return true
 }
 
-// regroup returns a frame of the device as the packet that the fabric knows: one to a group has its number for an address.
-// It puts back what it returns another frame for.
+// regroup returns a frame of the device as a packet of the fabric: one to a group has its number for an address. It puts
+// back what it returns another frame for.
 func (a *Adapter) regroup(f *wire.Frame) *wire.Frame {
 	if a.c.IPv6 && f.Kind() == wire.KindOther {
 		g, buf, ok := a.c.Pool.Regroup(f, a.joins.buf)

@@ -35,7 +35,7 @@ type Seen struct {
 
 	Given     uint64   // packets of requests to it
 	GivenPSN  wire.PSN // furthest of them
-	Acks      uint64   // acknowledgements that say more than those before
+	Acks      uint64   // acknowledgements with news
 	AckPSN    wire.PSN // furthest packet that it has acknowledged
 	Strange   uint64   // acknowledgements of packets that it was not given
 	NAKs      uint64   // RNR NAKs included

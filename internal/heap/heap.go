@@ -20,7 +20,7 @@ import (
 // Keeper watches the heap of this process while it grows. The zero value has seen none.
 type Keeper struct {
 	sample  [1]metrics.Sample
-	began   time.Time // when it was first looked at
+	began   time.Time // when it was first measured
 	seen    uint64    // bytes of the heap when it was last moved
 	percent int       // of the used heap: the garbage that is kept, if less than usual; 0: as usual
 

@@ -17,8 +17,8 @@ const (
 	apart = 40
 )
 
-// collapse moves the heap's present memory into huge pages until all of it is or over says that it is no use any more. It reports
-// whether the kernel can. The heap may be used meanwhile.
+// collapse moves the heap's present memory into huge pages until all of it is or over reports that it is of no use any more. It
+// reports whether the kernel can. The heap may be used meanwhile.
 func collapse(over func() bool) bool {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {

@@ -62,7 +62,8 @@ type connections struct {
 	busy map[net.Conn]bool      // a handler is at work
 }
 
-// answering notes that a handler is at work. http.StateActive does not say so: it begins with a request's first byte.
+// answering notes that a handler is at work. http.StateActive does not do for that: it begins with a request's first
+// byte.
 func (c *connections) answering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {

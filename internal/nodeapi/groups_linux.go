@@ -56,7 +56,7 @@ func DialProgram(socket string) (*net.UnixConn, error) {
 func (g *Groups) Close() error { return g.conn.Close() }
 
 // Offer lets the programs at the host take part in a group. If bound, the caller has one of the hosts register it, their messages wait
-// for Run, and the group is there until Close. Else a program registers it, and it goes with that.
+// for Run, and the group is there until Close. Else a program registers it, and it ends with that.
 func (g *Groups) Offer(group GID, bound bool) error {
 	flag := uint32(0)
 	if bound {
@@ -124,8 +124,8 @@ func readReply(conn io.Reader) (r [replyLen]byte, err error) {
 	return r, err
 }
 
-// LeaseGroups gives the programs at a host groups when they want one: lease returns the next, which is offered at all hosts
-// that are to take part. It returns when the connection, which the caller may close, has ended. ready is called once programs are heard.
+// LeaseGroups gives the programs at a host groups when they want one: lease returns the next, which is offered at all hosts that are to
+// take part. It returns when the connection, which the caller may close, has ended. ready is called once programs can connect.
 func LeaseGroups(conn io.ReadWriter, ready func(), lease func() (GID, error)) error {
 	if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, groupServe)); err != nil {
 		return err

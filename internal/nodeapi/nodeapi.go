@@ -40,7 +40,7 @@ func EventOf(now vtime.Time, e machine.Event) *Event {
 	}
 }
 
-// Machine returns the event in a message. ok is false if this version does not know its kind.
+// Machine returns the event in a message. ok is false if its kind is unknown to this version.
 func (e *Event) Machine() (at vtime.Time, ev machine.Event, ok bool) {
 	ev = machine.Event{
 		Kind: machine.EventKind(e.Kind), Port: int(e.Port), Priority: uint8(e.Priority), QP: wire.QPN(e.Qp),
@@ -64,7 +64,7 @@ const (
 	programStarted = 53
 )
 
-// ProgramBegins says that the program of a rank begins. It ends with the connection.
+// ProgramBegins announces the begin of a rank's program. It ends with the connection.
 func ProgramBegins(rank uint32) []byte { return words(programBegins, rank) }
 
 // ProgramStarted announces the process of the program, by the number that it has in its own namespace.

@@ -108,7 +108,7 @@ func Keeps(l *lab.Lab, g *topo.Graph) (names []string) {
 	return names
 }
 
-// LinkRates says in words how fast the links are: 100Gbps, or 100Gbps to 400Gbps.
+// LinkRates returns the rates of the links in words: 100Gbps, or 100Gbps to 400Gbps.
 func LinkRates(l *lab.Lab, g *topo.Graph) string {
 	if len(g.Links) == 0 {
 		return l.Links.Rate.String()

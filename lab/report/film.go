@@ -47,7 +47,8 @@ type FilmWay struct {
 	Load float64 `json:"load,omitempty"` // share of the whole run for which it was busy, if its load in each frame is not known
 }
 
-// FilmFault is a fault. Spans are in us of lab time; a lab that is up has none and says in each frame which are on.
+// FilmFault is a fault. Spans are in us of lab time; a running lab has none, and each frame lists those that are
+// on.
 type FilmFault struct {
 	ID    string       `json:"id"`
 	Kind  string       `json:"kind"`

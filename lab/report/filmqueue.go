@@ -17,7 +17,7 @@ type waiting struct {
 }
 
 // queues enters the most that waited before each direction in each frame, as the trace has it. A trace of an older
-// program has nothing of it: then the film does not say that it knows.
+// program has none: then the film does not claim to have queues.
 func (r *filming) queues(trace string) error {
 	g, all := r.fabric.g, map[int][]waiting{}
 	err := lines(trace, func(line []byte) {

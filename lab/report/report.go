@@ -36,7 +36,8 @@ type Run struct {
 // traceMax bounds the trace that a page explains: it is read whole.
 const traceMax = 64 << 20
 
-// Read reads a run's folder. A run that is still running, or was killed, has no summary yet: its page says so.
+// Read reads a run's folder. A run that is still running, or was killed, has no summary yet, as its page
+// notes.
 func Read(dir string) (*Run, error) { return read(dir, nil) }
 
 // Ended reads the folder of a run that has ended in this process, except the nodes' counters, which take longest to read of a large lab

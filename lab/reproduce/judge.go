@@ -41,7 +41,7 @@ type LineOutcome struct {
 // Labs are the measurements of labs, by their names.
 type Labs map[string]*Measured
 
-// errNotRun says that a lab was not run.
+// errNotRun is the error of a lab that was not run.
 var errNotRun = errors.New("the lab was not run")
 
 func (all Labs) value(q Quantity) (float64, error) {

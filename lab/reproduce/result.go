@@ -2,8 +2,8 @@
 // paper's value and its place, the labs that show it, the quantities with their bands, and the figures. The
 // results are data, in results/*.yml, one file per paper; their labs are those of examples/papers.
 //
-// A line's band is written before the run that is held to it. PRED (predicted) says that no parameter was
-// chosen so that the line holds, CAL (calibrated) that one was, ARITH that it is computed without a run.
+// A line's band is written before the run that is held to it. PRED (predicted) means that no parameter was
+// tuned so that the line holds, CAL (calibrated) that one was, ARITH that it is computed without a run.
 package reproduce
 
 import (

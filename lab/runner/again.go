@@ -21,8 +21,8 @@ func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	if o.NoSkip || len(o.Captures) > 0 || r.Trace != nil || len(o.Env.Programs) > 0 || o.Env.Delivered != nil {
 		return nil // it would leave out nothing; or side effects of programs would happen twice
 	}
-	dir := filepath.Join(r.Report.RunDir, "again") // where it goes with the run, should this be killed
-	defer r.Folder.root.RemoveAll("again")         //nolint:errcheck // it goes with the run
+	dir := filepath.Join(r.Report.RunDir, "again") // deleted with the run, should this be killed
+	defer r.Folder.root.RemoveAll("again")         //nolint:errcheck // deleted with the run
 	o.Base, o.Check, o.Progress, o.Ledger, o.Say = dir, false, nil, nil, nil
 	second, err := Simulate(ctx, l, o)
 	if err != nil {

@@ -60,7 +60,7 @@ func (r *simulation) beginFaults() {
 type FaultRow struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	What string `json:"what"` // as a lab file says it
+	What string `json:"what"` // as in a lab file
 	Seen uint64 `json:"seen"` // frames it was tried on, or times it occurred
 	Hit  uint64 `json:"hit"`
 }

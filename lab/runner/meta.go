@@ -15,7 +15,7 @@ type Status string
 
 // The states of a run.
 const (
-	StatusRunning     Status = "running" // or killed before it could say more
+	StatusRunning     Status = "running" // or killed before it could record more
 	StatusOK          Status = "ok"
 	StatusFailed      Status = "failed" // an expectation does not hold, or data did not verify
 	StatusInterrupted Status = "interrupted"

@@ -19,7 +19,7 @@ const (
 	// a program that holds it up. One that computes notices, if slowly on a busy machine.
 	interruptWait = time.Second
 	// blameAfter is the time that a program must have kept its turn then to count as the one that holds the simulation up: one that
-	// looks at some megabytes on a busy machine has kept it for 600 ms.
+	// reads some megabytes on a busy machine has kept it for 600 ms.
 	blameAfter = 1500 * time.Millisecond
 )
 
@@ -28,7 +28,7 @@ const (
 type OutsideError struct {
 	Task string        // rank 2 (h2)
 	For  time.Duration // of wall time
-	// Machine says that it is a program of this machine.
+	// Machine is set for a program of this machine.
 	Machine bool
 }
 

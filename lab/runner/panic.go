@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// catching returns programs whose panics end the run with an error that names the rank and the
-// place, and not the process: a run's folder is completed. The stack goes to say, which may be nil.
+// catching returns programs whose panics end the run with an error that names the rank and the place,
+// and not the process: a run's folder is completed. The stack is written to say, which may be nil.
 func catching(programs []rank.Program, say func(format string, args ...any)) []rank.Program {
 	out := slices.Clone(programs)
 	for i, p := range programs {

@@ -175,7 +175,7 @@ func (r *Record) Counters(all []counters.Node) error {
 	return r.Folder.WriteFile("counters.json", b)
 }
 
-// Finish closes all files and says in them how the run ended. It returns the run's error, or
+// Finish closes all files and writes the outcome of the run into them. It returns the run's error, or
 // else the first error of closing.
 func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	var errs []error

@@ -126,9 +126,9 @@ func (f *Fidelity) write(b *strings.Builder) {
 // virtualClock is the fidelity of every simulated run: nothing can be late.
 func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual clock", Dilation: 1} }
 
-// Expectation is a line of the lab's expect and whether it held. Got is the value of its left side,
-// null if there is none: a quantity that it names was not measured, or a side is infinite or not a number.
-// Then Why says so in words, for JSON has no such numbers.
+// Expectation is a line of the lab's expect and whether it held. Got is the value of its left side, null
+// if there is none: a quantity that it names was not measured, or a side is infinite or not a number. Then
+// Why has the reason in words, for JSON has no such numbers.
 type Expectation struct {
 	Text  string   `json:"text"`
 	Basis string   `json:"basis,omitempty"` // CAL or PRED (lab.Expect)

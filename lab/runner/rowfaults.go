@@ -230,7 +230,7 @@ func met(r *apps.Row) (ids, kinds []string) {
 	return ids, kinds
 }
 
-// byHand reports whether faults were added or removed by hand, which rows know nothing of.
+// byHand reports whether faults were added or removed by hand, which rows do not list.
 func (r *Report) byHand() bool {
 	return len(r.Acts) > 0 || slices.ContainsFunc(r.Faults, func(f FaultRow) bool { return !strings.HasPrefix(f.ID, faults.LabPrefix) })
 }

@@ -69,7 +69,8 @@ func atSize(rows []apps.Row, size int) string {
 	return s
 }
 
-// medianOf says that a row's time is a median. That of one iteration is the time itself.
+// medianOf returns the note that a row's time is a median, or nothing for one iteration, whose time it
+// is.
 func medianOf(r *apps.Row) string {
 	if r.Iterations < 2 {
 		return ""
@@ -80,7 +81,7 @@ func medianOf(r *apps.Row) string {
 // outlier is the number of medians from which on the slowest iteration of a row is named.
 const outlier = 2
 
-// outliers names the rows that have an iteration of which the median says nothing.
+// outliers names the rows that have an iteration far from the median.
 func outliers(rows []apps.Row) string {
 	var words []string
 	for i := range rows {

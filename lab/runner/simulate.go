@@ -201,7 +201,7 @@ func (r *simulation) account() error {
 	return r.Counters(all)
 }
 
-// count takes down the counters of all nodes.
+// count records the counters of all nodes.
 func (r *simulation) count() []counters.Node {
 	const piece = 256 // nodes
 	all := make([]counters.Node, len(r.net.Graph().Nodes))

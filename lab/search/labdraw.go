@@ -221,7 +221,7 @@ func (d *labDraw) left(path string) bool {
 	return d.never(path) || strings.HasSuffix(path, ".label") && d.r.Chance(0.9)
 }
 
-// always reports whether a key is needed although the schema does not say so.
+// always reports whether a key is needed although it is optional in the schema.
 func (d *labDraw) always(path string) bool {
 	switch path {
 	case ".topology.leaf-spine.leaves", ".topology.leaf-spine.spines", ".topology.leaf-spine.hosts":

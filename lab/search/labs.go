@@ -141,7 +141,7 @@ func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err er
 	if out.Violation != nil {
 		return out, nil
 	}
-	second := runLab(ctx, l, dir, 1, 2*budgets, false) // it is looked at elsewhere, and ends nevertheless
+	second := runLab(ctx, l, dir, 1, 2*budgets, false) // another check handles it, and it ends nevertheless
 	if first.digest != second.digest || first.text != second.text {
 		out.Violation = &Violation{classDigest, fmt.Sprintf("packet by packet %s %s, on one processor with what repeats left out %s %s",
 			first.digest, first.text, second.digest, second.text)}

@@ -119,7 +119,7 @@ func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, error) {
 
 var errEndless = errors.New("it does not end")
 
-// phase runs all workloads; mayFail says that they may end with an error.
+// phase runs all workloads; mayFail allows them to end with an error.
 func (t *trial) phase(name string, mayFail bool) (v *Violation, failed bool, err error) {
 	for _, w := range t.works {
 		rows, err := t.work(w)

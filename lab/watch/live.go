@@ -21,8 +21,8 @@ const (
 	openEvery = time.Second     // between two tries while the lab is not up
 )
 
-// Up is a lab that is up. A node that does not answer Look has the kind "gone". Faults returns all faults and which
-// are on at the moment.
+// Up is a running lab. A node that does not answer Look has the kind "gone". Faults returns all faults and the
+// indexes of those that are on at the moment.
 type Up struct {
 	Name   string
 	Graph  *topo.Graph

@@ -16,7 +16,7 @@ import (
 
 // Bounds of following a run's folder.
 const (
-	runEvery = time.Second // at least, between two looks at its files
+	runEvery = time.Second // at least, between two checks of its files
 	runShare = 4           // as long as a look took, times this, passes until the next
 )
 

@@ -94,7 +94,7 @@ func (c *client) takeImage(n uint64) (image []byte, err error) {
 	return image, err
 }
 
-// dropImage undoes takeImage, when the worker does not know the region any more.
+// dropImage undoes takeImage, when the worker no longer has the region.
 func (c *client) dropImage(r *region) {
 	unmap(r.image)
 	c.give(useAddress, int64(pages(uint64(len(r.image)))))

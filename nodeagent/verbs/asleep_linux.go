@@ -81,7 +81,7 @@ func newSight(seat, folder int) (_ *sight, err error) {
 func (v *sight) close() {
 	for _, fd := range []*int{&v.seat, &v.folder, &v.stat, &v.sched, &v.syscall, &v.acc} {
 		if *fd >= 0 {
-			_ = unix.Close(*fd) // it was only looked at
+			_ = unix.Close(*fd) // it was only read
 		}
 		*fd = -1
 	}
@@ -126,7 +126,7 @@ func (v *sight) look() (g glimpse) {
 	return g
 }
 
-// call returns the number of a system call and its arguments, as procfs says them, and false if it does not.
+// call returns the number of a system call and its arguments, from procfs, and false if procfs has none.
 func call(text string) (nr int, args []uint64, ok bool) {
 	f := strings.Fields(text)
 	if len(f) < 7 {
@@ -190,7 +190,7 @@ func (v *sight) settledIn(g glimpse, now time.Time) bool {
 	return now.Sub(v.since) > asleepWait
 }
 
-// sleeps looks at a thread that keeps its turn, and reports whether it sleeps for others.
+// sleeps reports whether a thread that keeps its turn sleeps for others.
 func (v *sight) sleeps(now time.Time) bool {
 	before := v.last
 	v.last = v.look()
@@ -201,7 +201,7 @@ func (v *sight) sleeps(now time.Time) bool {
 	return v.settledIn(v.last, now)
 }
 
-// mark says in the thread's page whether its turn was given on.
+// mark records in the thread's page whether its turn was passed on.
 func (v *sight) mark(asleep bool) {
 	var b [4]byte
 	if asleep {
@@ -223,7 +223,7 @@ func (v *sight) hasWritten() bool {
 	return v.wrote != before
 }
 
-// observe looks at the threads that run, and puts those that sleep in the kernel among those that wait.
+// observe checks the threads that run, and puts those that sleep in the kernel among those that wait.
 func (p *Program) observe() {
 	now := time.Now()
 	for _, x := range p.threads {

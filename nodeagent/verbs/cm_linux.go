@@ -20,8 +20,8 @@ type end struct {
 	channel *channel
 }
 
-// manage makes the NIC's communication manager. The time as a seed keeps the IDs of a node that has started again
-// apart from those before, which its peers may still know. In virtual time each run begins at all nodes, and is the same run.
+// manage makes the NIC's communication manager. The time as a seed keeps the IDs of a node that has started again apart from
+// those before, which its peers may still have. In virtual time each run begins at all nodes, and is the same run.
 func (s *Server) manage() {
 	seed := uint64(time.Now().UnixNano())
 	if s.turns != nil {

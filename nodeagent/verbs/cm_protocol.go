@@ -3,7 +3,7 @@ package verbs
 // The part of the protocol that librdmacm uses: endpoints of connections, of the communication manager (package cm).
 // Their events come by a channel of opCreateChannel, as cmEvent.
 
-// Requests of librdmacm; verbs/rdmacm_protocol.h says the same in C.
+// Requests of librdmacm; verbs/rdmacm_protocol.h has the same in C.
 const (
 	opCMCreate op = 64 + iota
 	opCMDestroy

@@ -3,7 +3,7 @@
 //
 // What a program can do to the NIC goes through three doors. Requests over the socket (client) are verbs that make and change
 // objects. Rings (ring) hold posted requests and completions; their memory is made here and sealed, so that no program can take it
-// away, and an entry is copied before it is looked at. The program's memory is read and written through the descriptor of its own
+// away, and an entry is copied before it is read. The program's memory is read and written through the descriptor of its own
 // /proc/self/mem, by a goroutine of each program (worker) and never by the NIC's loop: such a copy may take as long as the program
 // likes. So the NIC works on an image of the memory (virtrnic.Guest), and requests that read it wait at a gate in front of the NIC
 // until the image is up to date. The NIC acknowledges a write when the goroutine has put it into the memory (client.fence).

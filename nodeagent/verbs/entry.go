@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// The entries of rings; verbs/protocol.h says the same in C.
+// The entries of rings; verbs/protocol.h has the same in C.
 const (
 	ringHeader    = 256
 	sendLen       = 512

@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// operator is a connection of root's that offers groups to the programs at this NIC. What it has offered goes with it.
+// operator is a connection of root's that offers groups to the programs at this NIC. Its offers end with it.
 type operator struct{ s *Server }
 
 // operates reports whether a request is an operator's.

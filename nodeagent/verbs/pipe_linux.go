@@ -28,7 +28,7 @@ type pipe struct {
 // unread is an event that waits in a pipe.
 type unread struct {
 	b      []byte
-	queued *bool // not nil: says that the event waits, so that it need not wait twice
+	queued *bool // not nil: set while the event waits, so that it need not wait twice
 }
 
 // size returns the number of bytes that a waiting event counts: its own, and those of its place in the
@@ -87,8 +87,8 @@ func (p *pipe) try(b []byte) (written bool) {
 	return written || err != nil
 }
 
-// write writes a message if there is room for it, and reports whether it is done with: a program that has closed its end hears
-// nothing.
+// write writes a message if there is room for it, and reports whether it is done with: a program that has closed its end gets
+// no messages.
 func (p *pipe) write(fd uintptr, b []byte) bool {
 	var err error = unix.EINTR
 	for errors.Is(err, unix.EINTR) {

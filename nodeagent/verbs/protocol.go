@@ -7,8 +7,7 @@ import (
 	"fmt"
 )
 
-// The messages of the socket; verbs/protocol.h says the same in C. All numbers are
-// little-endian.
+// The messages of the socket; verbs/protocol.h has the same in C. All numbers are little-endian.
 
 // version is the version of the protocol, which V_HELLO carries in both directions.
 const version = 5
@@ -46,7 +45,8 @@ const (
 	opEnd
 )
 
-// opTime is all that a connection of the library of lab time says. It gets a page, which it can only read, and goes by that.
+// opTime is the only message of a connection of the library of lab time. The library gets a page, which it can only read,
+// and uses its rates.
 const opTime op = 48
 
 // Requests about in-network groups. Those from opGroupOffer on are an operator's, and begin its connection.
@@ -122,7 +122,7 @@ const (
 	parkOutside            // for something outside the lab
 	parkBeside             // for another thread of the process
 	parkMemory             // for bytes that come into the process's memory
-	parkKernel             // in the kernel, in a call that was not announced: no thread says this, the node sees it
+	parkKernel             // in the kernel, in a call that was not announced: no thread reports this, the node sees it
 )
 
 // Flags of a wait.

@@ -246,7 +246,7 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 	return key, err
 }
 
-// enterMR has the NIC know a region. It is called with the loop's lock.
+// enterMR registers a region at the NIC. It is called with the loop's lock.
 func (c *client) enterMR(r *region) (key uint32, err error) {
 	guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
 	if r.mr, err = c.s.nic.RegMRIova(r.pd, guest, r.access, r.iova); err != nil {
@@ -300,7 +300,7 @@ func (c *client) createChannel() (id uint32, fds []int, err error) {
 
 func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if m.SRQ != 0 {
-		m.RecvWR, m.RecvSGE = 0, 0 // ignored, as ibv_create_qp(3) says
+		m.RecvWR, m.RecvSGE = 0, 0 // ignored, as in ibv_create_qp(3)
 	}
 	depth, pieces := max(m.SendWR, m.RecvWR), max(m.SendSGE, m.RecvSGE)
 	if m.Flags&^blockSelfMulticast != 0 || depth > virtrnic.MaxQPWR || pieces > sgesMax || m.Inline > inlineMax {

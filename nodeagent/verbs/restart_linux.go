@@ -15,7 +15,7 @@ import (
 // IBV_EVENT_DEVICE_FATAL, its posted requests flushed, and EIO for its calls. Devices opened later work.
 func (s *Server) Restart(now vtime.Time) {
 	s.removeEnds()
-	s.joins.Restart()          // a host that crashes does not say that it leaves
+	s.joins.Restart()          // a host that crashes sends no leave
 	for c := range s.clients { // independent of each other
 		c.wreck(now)
 	}

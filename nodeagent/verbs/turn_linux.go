@@ -16,7 +16,7 @@ import (
 // Waits on the wall clock.
 const (
 	openWait   = time.Minute      // for a program that is to be started
-	expectWait = 2 * time.Second  // for a process that was started; one that does not come does not know lab time
+	expectWait = 2 * time.Second  // for a process that was started; one that does not connect does not use lab time
 	endWait    = 10 * time.Second // for the processes of a program that has ended
 	turnLook   = 100 * time.Millisecond
 )
@@ -67,7 +67,8 @@ type failure struct {
 	at     vtime.Time
 }
 
-// failed keeps the last error of a queue pair. What is flushed afterwards says nothing about why.
+// failed keeps the last error of a queue pair. Requests that are flushed afterwards do not show the
+// reason.
 func (c *client) failed(w *virtrnic.WC, now vtime.Time) {
 	if _, known := c.failures[w.QPN]; known && w.Status == virtrnic.WCWRFlushErr {
 		return

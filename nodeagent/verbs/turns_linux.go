@@ -281,7 +281,7 @@ func (t *Turns) now(p *Program) vtime.Time {
 
 func (x *thread) goOn(now vtime.Time, why uint32) {
 	x.parked, x.ready, x.look, x.slept = false, false, false, 0
-	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // a thread that has ended says so by its connection
+	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // the end of a thread shows by its connection
 }
 
 func (p *Program) parks(x *thread, m park) {
@@ -427,7 +427,7 @@ func (t *Turns) Check() (ready bool) {
 		for _, x := range p.threads {
 			if x.parked && x.park.Kind == parkOutside && !x.ready {
 				x.asked = true
-				_, _ = x.conn.Write(encode(turn{Why: whyCheck, Now: uint64(p.host.Now())})) // one that has ended says so by its connection
+				_, _ = x.conn.Write(encode(turn{Why: whyCheck, Now: uint64(p.host.Now())})) // the end of one shows by its connection
 			}
 		}
 		entered := p.entered

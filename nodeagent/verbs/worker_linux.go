@@ -21,7 +21,7 @@ type worker struct {
 	over  bool
 	ended chan struct{}
 
-	page []byte // its first word says that the worker sleeps
+	page []byte // its first word is set while the worker sleeps
 	qps  []*qp  // the worker's own list
 	b    [batch][sendLen]byte
 	s    [batch]send

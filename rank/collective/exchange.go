@@ -120,7 +120,7 @@ func equal(n, blocks int) func(i int) int {
 	return func(i int) int { return int(int64(i) * int64(n) / int64(blocks)) }
 }
 
-// alone says that every rank starts with one block, its own (the parameter has of the rounds).
+// alone has every rank start with one block, its own (the parameter has of the rounds).
 func alone(int) int { return 1 }
 
 // ringRounds passes each block round the ring, one step per round: in round t a rank sends the

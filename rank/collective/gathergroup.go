@@ -6,12 +6,11 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// groupGather is an Allgather over in-network multicast: every rank sends its block once, to
-// all others. The ranks form M chains of R = N/M ranks (AG-21); if M does not divide N the
-// first chains are longer by one. All chains send at the same time, and in each chain one rank
-// after the other. A chain has one group, whose source changes: when all have acknowledged a
-// rank's block, the next rank takes over its PSN (CEP-40), and learns that it may by an empty
-// message.
+// groupGather is an Allgather over in-network multicast: every rank sends its block once, to all
+// others. The ranks form M chains of R = N/M ranks (AG-21); if M does not divide N the first chains are
+// longer by one. All chains send at the same time, and in each chain one rank after the other. A chain
+// has one group, whose source changes: when all have acknowledged a rank's block, the next rank takes
+// over its PSN (CEP-40), after an empty message that permits it.
 //
 //	T = (R-1) (t + A(L) + S(0, L)) + t, t = (M-1) wire(n)/B + S(n, L); with M = N, M-2 in place of M-1
 //	(blocks of one packet do not meet: t = S(n, L))

@@ -7,9 +7,9 @@ import (
 )
 
 // writing is cepheus by registered WRITEs (docs/writes.md), in which external hosts can take part: the
-// leaf switches know the memory of a device that receives, and the device posts nothing. Members are
-// not notified of a WRITE, so a root that runs a program announces out of band that all have the data.
-// An external root WRITEs with immediate data, which completes a receive of each member.
+// leaf switches have the address of a receiving device's memory, and the device posts nothing. Members
+// are not notified of a WRITE, so a root that runs a program announces out of band that all have the
+// data. An external root WRITEs with immediate data, which completes a receive of each member.
 type writing struct {
 	r     *rank.Rank
 	name  string

@@ -166,11 +166,11 @@ func without(entries []wire.MulticastEntry) (gone []wire.MulticastEntry) {
 	return gone
 }
 
-// callBits is the number of bits of a call in the numbers by which the board knows calls. A rank
-// makes fewer calls in a job.
+// callBits is the number of bits of a call in the board's numbers of calls. A rank makes fewer calls in
+// a job.
 const callBits = 40
 
-// call returns the number by which the board knows a rank's call.
+// call returns the board's number of a rank's call.
 func call(rank int, n uint64) uint64 { return uint64(rank)<<callBits | n }
 
 // answer returns a reply with the value for each of the board's calls.

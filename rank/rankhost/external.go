@@ -27,7 +27,7 @@ const ReadyKey = "ready/"
 
 // Kinds of steps (Step.What).
 const (
-	StepConnect = "connect" // connect the device's queue pair as the step says
+	StepConnect = "connect" // connect the device's queue pair with the step's values
 	StepMemory  = "memory"  // note the memory of a rank that the device may write, read, and do atomics on
 	StepSend    = "send"    // send one message with SEND
 	StepWrite   = "write"   // send one message as a WRITE with immediate data
@@ -68,7 +68,8 @@ type Finish struct {
 	// PSNs are the last PSN of the message by host: a receiver has to acknowledge it, and a source has to get it
 	// acknowledged.
 	PSNs map[string]uint32 `json:"psns"`
-	// Last says that queue pairs and group are about to go: a source may not ask again afterwards.
+	// Last is set if queue pairs and group are about to be destroyed: a source may not ask again
+	// afterwards.
 	Last bool `json:"last,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// ErrDeadlock says that ranks wait for something that cannot come.
+// ErrDeadlock is the error of ranks that wait for events that cannot happen.
 var ErrDeadlock = errors.New("deadlock")
 
 // ErrBroken is the error of connections that the rank itself has broken off.
@@ -51,8 +51,8 @@ func Commonest(count map[string]int) (most string) {
 	return most
 }
 
-// GaveUp reports whether the text of an error says that a NIC used up its retries without an
-// answer. It looks at the text because nodes send errors as text.
+// GaveUp reports whether the text of an error is that of a NIC that used up its retries without an
+// answer. It checks the text because nodes send errors as text.
 func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
 
 // Lag returns the number of packets by which behind trails ahead. Both are PSNs that members of a group

@@ -44,8 +44,7 @@ type Params struct {
 	RNRRetry     uint8
 	MinRNRTimer  uint8
 	Cost         HostCost
-	// Activate says that the fabric's rules have MRP ACTIVATE; without it groups start
-	// at PSN 0.
+	// Activate is set if the fabric's rules have MRP ACTIVATE; without it groups start at PSN 0.
 	Activate bool
 	// RTT is the round trip of the longest path while nothing else is under way; 0: not known.
 	RTT vtime.Duration

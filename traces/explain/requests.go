@@ -7,8 +7,8 @@ import (
 )
 
 // requests are work requests in the order of posting, and which of them has a packet number. Requests of one sender
-// take numbers that follow each other, so that a search over a stretch of them finds a number; whatever else a trace
-// says begins another stretch. Thousands may be under way at a time, and each packet asks.
+// take numbers that follow each other, so that a search over a stretch of them finds a number; any other line of a
+// trace begins another stretch. Thousands may be under way at a time, and each packet asks.
 type requests struct {
 	all     []*transfer
 	senders []*sender

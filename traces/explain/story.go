@@ -106,7 +106,7 @@ func (c *teller) requests() {
 	}
 }
 
-// address returns the name of the host with an address, or says that it is a group.
+// address returns the name of the host with an address, or marks it as a group's.
 func (t *Trace) address(ip string) string {
 	if id, ok := t.byIP[ip]; ok {
 		return t.nodes[id].name

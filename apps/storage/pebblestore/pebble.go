@@ -151,7 +151,7 @@ func (v *volume) Crash() {
 	_ = v.Close()
 }
 
-// Close implements storage.Store. A store that has failed says nothing more.
+// Close implements storage.Store. A store that has failed returns no further error.
 func (v *volume) Close() error {
 	if v.guard.failed() != nil {
 		return nil // it is closed, or would wait for a write that cannot be done

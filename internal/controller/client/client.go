@@ -30,7 +30,7 @@ const (
 	backOffs = 500 * time.Millisecond // the longest
 )
 
-// ErrUnknown says that a command was sent and that its outcome is not known.
+// ErrUnknown is the error of a command that was sent and whose outcome is not known.
 var ErrUnknown = errors.New("the outcome of the command is not known")
 
 // ErrRefused is the error of a command that the controller refuses.

@@ -90,7 +90,7 @@ func (m *machine) look(f func(*controller.State)) <-chan struct{} {
 }
 
 // understood returns an error if the log or the newest snapshot is of another version. It is called
-// before raft applies entries: an entry that Apply does not know ends the process with a trace.
+// before raft applies entries: an entry unknown to Apply ends the process with a trace.
 func (d *disk) understood() error {
 	other := func(err error) error {
 		return fmt.Errorf("the log in %s is of another version: %w: destroy the lab with the version that brought it up, or wipe, and deploy it again", d.dir, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Effects are the changes that a leader makes at the nodes of a lab. Each call carries the leader's
-// epoch, and each may be repeated: nodes know a fault by its id, and a group by its address.
+// epoch, and each may be repeated: nodes identify a fault by its id, and a group by its address.
 type Effects interface {
 	// Adopt makes all nodes refuse requests of leaders of older epochs, and gives each its missing
 	// entries: nodes may have restarted.
@@ -30,7 +30,7 @@ const (
 	lookAgain  = 500 * time.Millisecond // interval at which nodes that were gone are tried again
 )
 
-// follow leads whenever raft says so, until ctx ends.
+// follow leads whenever raft makes this replica the leader, until ctx ends.
 func (l *life) follow(ctx context.Context) {
 	stop := func() {}
 	for {
@@ -111,8 +111,8 @@ type actor struct {
 	adopted map[string]uint64 // by lab: its generation, plus 1
 }
 
-// act carries out the pending effects. again says that some failed and have to be tried again;
-// news is closed when the state has changed.
+// act carries out the pending effects. again reports that some failed and have to be tried again; news
+// is closed when the state has changed.
 func (a *actor) act(ctx context.Context) (news <-chan struct{}, again bool) {
 	var labs []controller.Lab
 	news = a.l.machine.look(func(s *controller.State) {

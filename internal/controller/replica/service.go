@@ -146,7 +146,7 @@ func (r *Replica) Status(context.Context, *nodeapi.StatusRequest) (*nodeapi.Repl
 	s := &nodeapi.ReplicaStatus{Id: r.c.ID, Address: r.c.Network.socket(r.c.ID), State: "crashed"}
 	l, err := r.alive()
 	if err != nil {
-		return s, nil //nolint:nilerr // the reply says that it is down
+		return s, nil //nolint:nilerr // the reply has the state down
 	}
 	_, leader := l.raft.LeaderWithID()
 	s.State, s.Term, s.Applied, s.Leader = stateName(l.raft.State()), l.raft.CurrentTerm(), l.raft.AppliedIndex(), string(leader)

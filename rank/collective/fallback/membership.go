@@ -24,8 +24,8 @@ type membership struct {
 	// sources are the ranks that were sources so far, each once, the latest last.
 	sources []int
 
-	// unreachable says, by rank, why its adapter could not be reached; "" is not known to be
-	// so. Invariant: it never becomes "" again, as the connection of the probes is gone.
+	// unreachable is, by rank, the reason why its adapter could not be reached, or "". Invariant: it
+	// never becomes "" again, as the connection of the probes is gone.
 	unreachable []string
 }
 
@@ -82,8 +82,8 @@ func (m *membership) adopt(number int, st step) {
 	m.plan = plan{number: number, seq: st.Seq, lacking: st.Lacking}
 }
 
-// lacking returns the ranks that take part in the overlay of a message according to the plan,
-// or nil if the plan does not say.
+// lacking returns the ranks that take part in the overlay of a message according to the plan, or nil if
+// the plan has none.
 func (m *membership) lacking(seq int) []int {
 	if m.plan.seq != seq {
 		return nil

@@ -41,7 +41,7 @@ type meter struct {
 
 	n     int        // bytes of the current message
 	begun vtime.Time // when it began
-	mark  vtime.Time // when it was last looked at
+	mark  vtime.Time // last call of look
 	share float64    // part of it that had arrived by then
 }
 

@@ -55,7 +55,7 @@ type Config struct {
 	VA     uint64 // address of Memory for the peer's RDMA WRITE
 	RKey   uint32
 	Memory []byte // written by the endpoint until Close; read it with ReadMemory
-	// Managed says that the connection is set up by Connect, or Listen and Accept: PeerQPN and StartPSN are the peer's to say.
+	// Managed is set if the connection is set up by Connect, or Listen and Accept: PeerQPN and StartPSN are the peer's to say.
 	Managed bool
 	PeerMAC net.HardwareAddr // of the peer, if it is not to be resolved
 	// Eager resolves the peer's MAC address at once, as Linux does when a queue pair becomes
