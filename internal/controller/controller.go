@@ -57,9 +57,9 @@ type Stage string
 // Stages, in the order they are passed.
 const (
 	StageNone     Stage = ""         // nodes have nothing to do with it
-	StageAdding   Stage = "adding"   // nodes are to be told
-	StageOn       Stage = "on"       // nodes have been told
-	StageRemoving Stage = "removing" // nodes are to be told that it is over
+	StageAdding   Stage = "adding"   // nodes do not have it yet
+	StageOn       Stage = "on"       // nodes have it
+	StageRemoving Stage = "removing" // nodes are to remove it
 )
 
 // stages are all stages.

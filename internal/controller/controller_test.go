@@ -272,7 +272,7 @@ type model struct {
 	leased uint32            // McstIDs of such a run
 	held   map[uint32]string // by lower half
 	told   map[uint32]bool   // switches know of it, or may
-	going  map[uint32]bool   // switches are to be told that it is over
+	going  map[uint32]bool   // switches are to remove its entries
 	rests  map[uint32]int64
 	faults []string
 	gone   map[string]bool // faults that are being removed

@@ -16,11 +16,14 @@ import (
 var clauseHead = regexp.MustCompile(`^(?:(?:Package|An?|The) )?[\w.*\[\]]+(?:(?:,|,? and) [\w.*]+)*,? (?:is|are|was|were|says?|tells?) ` +
 	`(?:what|how|who|whom|whose|which|where|when|whether|why)\b`)
 
+// oldWords matches words that hide the party that acts, or the effect: whose code, repaired how, which caller.
+var oldWords = regexp.MustCompile(`(?i)\b(?:of ours|mended|whoever|says of|in vain)\b`)
+
 // notPlainYet are folders whose doc comments still begin with clauses. A folder that is done leaves the list.
 var notPlainYet = []string{"command", "internal/hosts", "internal/shareapi", "internal/trunk", "orchestrator"}
 
-// TestDocVoice: a doc comment says with a noun or a verb what its declaration is, and not by a clause. A folder of notPlainYet
-// without such a comment is taken off the list.
+// TestDocVoice: a doc comment says with a noun or a verb what its declaration is, and not by a clause, and no comment has
+// oldWords. A folder of notPlainYet without such a doc comment is taken off the list.
 func TestDocVoice(t *testing.T) {
 	fset, all := sources(t)
 	left := map[string]int{}
@@ -32,6 +35,11 @@ func TestDocVoice(t *testing.T) {
 				continue
 			}
 			t.Errorf("%s: %q: write what it is with a noun, as in \"N is the number of\", or what it does with a verb", fset.Position(d.Pos()), firstWords(d))
+		}
+		for _, c := range s.file.Comments {
+			if w := oldWords.FindString(quoted.ReplaceAllString(c.Text(), "``")); w != "" && later < 0 {
+				t.Errorf("%s: comment with %q: name the party, or the effect", fset.Position(c.Pos()), w)
+			}
 		}
 	}
 	for _, dir := range notPlainYet {
