@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestIterations: what ranks recorded of an iteration comes together; external ranks have
-// nothing to say.
+// TestIterations: the records of ranks of an iteration are merged; external ranks have nothing to say.
 func TestIterations(t *testing.T) {
 	line := func(start, received, done int) []byte {
 		return fmt.Appendf(nil, `{"scheme":0,"size":1,"samples":[{"start":1,"received":2,"done":2},{"start":%d,"received":%d,"done":%d,"ok":true}]}`, start, received, done)

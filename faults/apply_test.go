@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// diary is a sink that writes down what it is given.
+// diary is a sink that records its calls.
 type diary struct {
 	lines []string
 	kept  []*wire.Frame

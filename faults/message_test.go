@@ -122,8 +122,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestMessageGolden: the bytes of a message of each kind stay what they are under the schema's
-// name, since logs hold them.
+// TestMessageGolden: the bytes of a message of each kind do not change under the schema's name, since
+// logs hold them.
 func TestMessageGolden(t *testing.T) {
 	g, r := messageGraph(t), prng.New(6)
 	var all []byte

@@ -153,7 +153,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestCut: what is left of a frame that is cut short is no frame.
+// TestCut: the rest of a frame that is cut short is no frame.
 func TestCut(t *testing.T) {
 	var pool wire.Pool
 	e := wire.NewEnvelope(wire.Flow{Src: 1, Dst: 2, TTL: 9, DstPort: wire.PortRoCEv2})
@@ -374,8 +374,8 @@ func TestAgentComesBack(t *testing.T) {
 	}
 }
 
-// TestCarrierLoss: what is under way when a link goes down is lost, what came before is
-// not, and nothing is once it is back.
+// TestCarrierLoss: frames under way when a link goes down are lost, earlier ones are not, and nothing
+// is once it is back.
 func TestCarrierLoss(t *testing.T) {
 	s, tl := play(t, 55, Spec{ID: "d", Kind: KindLinkDown, Window: Window{From: 50, For: 20}, Links: []int{0}})
 	f := frame()

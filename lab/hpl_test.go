@@ -51,7 +51,7 @@ func TestHPLMistakes(t *testing.T) {
 	}
 }
 
-// TestHPLDat: what HPL.dat says is the lab's, and the lab does not need the file again.
+// TestHPLDat: the values of HPL.dat are the lab's, and the lab does not need the file again.
 func TestHPLDat(t *testing.T) {
 	dir := t.TempDir()
 	var b strings.Builder

@@ -99,7 +99,7 @@ func TestProgramsWithoutFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, log := &agent{}, &lines{first: make(chan struct{})} // without a NIC: it closes what it takes
+	a, log := &agent{}, &lines{first: make(chan struct{})} // without a NIC: it closes its connections
 	ended := make(chan struct{})
 	from, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

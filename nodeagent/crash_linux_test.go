@@ -19,7 +19,7 @@ type orchestrated struct {
 	grpc.ServerStream
 	ctx  context.Context
 	in   chan *nodeapi.ToRank
-	done chan string // what the rank ended with
+	done chan string // the end of the rank
 }
 
 // Send implements nodeapi.Node_JobServer.

@@ -29,8 +29,8 @@ func (b *batches) Send(m *nodeapi.EventBatch) error {
 // Context implements grpc.ServerStream.
 func (b *batches) Context() context.Context { return context.Background() }
 
-// TestTraceLines: what a node records goes out in batches that gRPC takes; what is too much
-// is counted. Without a trace nothing of it goes.
+// TestTraceLines: a node's records are sent in batches that gRPC takes; those beyond the limit are
+// counted. Without a trace none are sent.
 func TestTraceLines(t *testing.T) {
 	const requests = linesBatch + 10
 	now := func() vtime.Time { return 7 }
@@ -97,8 +97,8 @@ func TestTraceLines(t *testing.T) {
 	}
 }
 
-// TestEventsCut: events that wait to be sent have a bound; what is beyond it is counted, and
-// every batch says so from then on.
+// TestEventsCut: events that wait to be sent have a bound; events beyond it are counted, and every
+// batch has the count from then on.
 func TestEventsCut(t *testing.T) {
 	stopped := make(chan struct{})
 	close(stopped)

@@ -84,7 +84,7 @@ type jobs struct {
 	pool wire.Pool
 	end  context.CancelFunc
 	s    nodeapi.Node_JobClient
-	last uint64 // the question what to do, which waits for its answer
+	last uint64 // the request for the next step, which waits for its answer
 	led  bool   // the member's queue pair was asked for
 	came uint64 // frames taken from the link
 }
@@ -139,7 +139,7 @@ func (j *jobs) start() {
 	j.until("data to flow", func() bool { roce, _ := j.frames(); return roce > 0 })
 }
 
-// answer answers what a rank asks before it asks what to do.
+// answer answers a rank's calls before its request for the next step.
 func (j *jobs) answer(m *nodeapi.FromRank) {
 	j.t.Helper()
 	r := &nodeapi.ToRank{Id: m.Id}
@@ -151,7 +151,7 @@ func (j *jobs) answer(m *nodeapi.FromRank) {
 			j.last = m.Id
 			return
 		}
-		v := binary.BigEndian.AppendUint32(nil, 17) // a queue pair that nobody has
+		v := binary.BigEndian.AppendUint32(nil, 17) // a queue pair that does not exist
 		if strings.HasPrefix(q.Get, "conn/") {
 			v = binary.BigEndian.AppendUint32(v, 100)
 		}
@@ -304,7 +304,7 @@ func TestWaysOut(t *testing.T) {
 				_, d := j.frames()
 				deletes += d
 				h := j.held()
-				h.Registrations, h.Timers = 0, 0 // nobody is there to confirm the group's end
+				h.Registrations, h.Timers = 0, 0 // no member is there to confirm the group's end
 				return reflect.DeepEqual(h, fresh)
 			})
 			j.until("the DELETE", func() bool {
@@ -334,7 +334,7 @@ func TestWaysOut(t *testing.T) {
 			}
 		})
 		if !ok {
-			return // what is left now would be found again
+			return // leftovers now would be found again
 		}
 	}
 }

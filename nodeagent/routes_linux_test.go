@@ -18,7 +18,7 @@ func TestRouter(t *testing.T) {
 	begun, goOn, installed := make(chan []int), make(chan bool), make(chan bool, 9)
 	r := router{
 		find: func(down []int) virtswitch.FIB {
-			if !lock.TryLock() { // as long as nobody but a search could have it
+			if !lock.TryLock() { // as long as only a search could have it
 				t.Fatal("a search has the loop's lock")
 			}
 			lock.Unlock()
@@ -71,7 +71,7 @@ func TestRouter(t *testing.T) {
 	want(5)
 	<-begun
 	r.call(func(vtime.Time) { ended = true })
-	goOn <- true // the search ends, and with it what waits for it
+	goOn <- true // the search ends, and with it the call that waits for it
 	select {
 	case <-begun:
 		t.Error("searches again though the loop has ended")

@@ -59,7 +59,7 @@ func TestParts(t *testing.T) {
 }
 
 // TestPartsOfParts: views of views name the hosts of their members, in rows, in steps, and in any order; a number beyond the
-// last member names nobody.
+// last member names no rank.
 func TestPartsOfParts(t *testing.T) {
 	const ranks, depth = 16, 4
 	g, err := topo.Star(ranks, simlab.Link())

@@ -25,7 +25,7 @@ type lineOf struct {
 	Text     string  `json:"text,omitempty"`
 }
 
-// TestAppendEvent: random events of all kinds give what encoding/json gives.
+// TestAppendEvent: random events of all kinds give the output of encoding/json.
 func TestAppendEvent(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

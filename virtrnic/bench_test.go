@@ -57,7 +57,7 @@ func newBenchPair(b *testing.B) *benchPair {
 func (p *benchPair) run(b *testing.B) {
 	link := [2]*machine.Link{p.links.At(0), p.links.At(1)}
 	for {
-		for i := range p.nic { // what starts by now, as a driver's wake does
+		for i := range p.nic { // frames that start by now, as a driver's wake does
 			if link[i].InFlight() == 0 && link[i].Next() != vtime.Never {
 				p.nic[i].Settle(max(p.now, link[i].Next()), 0)
 			}

@@ -12,9 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
-// promise is a row of docs/verbs.md: what the NIC promises, rdma-core's tests of the
-// same, our test, and a patch of the source (in one file, a text that occurs once) under
-// which our test fails.
+// promise is a row of docs/verbs.md: the NIC's promise, rdma-core's tests of the same, this project's
+// test, and a patch of the source (in one file, a text that occurs once) under which our test fails.
 type promise struct {
 	what     string
 	rdmacore string

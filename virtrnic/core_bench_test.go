@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// lone is one NIC whose peer is a few lines of the benchmark: what is measured is one half
-// of the NIC, and the making of the peer's packets, which is said with the figures.
+// lone is one NIC whose peer is a few lines of the benchmark: the benchmark measures one half of the
+// NIC, and the making of the peer's packets, which is said with the figures.
 type lone struct {
 	link *machine.Link
 	pool *wire.Pool

@@ -105,7 +105,7 @@ func TestUCPartialWrite(t *testing.T) {
 	}
 }
 
-// TestUCDrops: what UC drops, by reason, and that the next message gets through.
+// TestUCDrops: UC drops packets, each for its reason, and the next message gets through.
 func TestUCDrops(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -372,8 +372,8 @@ func mcastPair(t *testing.T) (p *pair, qps []*QP) {
 	return p, qps
 }
 
-// TestMulticast: a datagram to a group reaches each attached queue pair once, and no
-// other; what stops one copy does not stop the others.
+// TestMulticast: a datagram to a group reaches each attached queue pair once, and no other; a refused
+// copy does not stop the others.
 func TestMulticast(t *testing.T) {
 	const group, other = 0xef010203, 0xef010204
 	p, qps := mcastPair(t)
@@ -527,7 +527,7 @@ func TestUCMulticast(t *testing.T) {
 		p.run()
 		return p.completions(1)
 	}
-	for i, n := range []int{1000, 3000} { // the second one's first packet has a PSN that nobody expects
+	for i, n := range []int{1000, 3000} { // the second one's first packet has an unexpected PSN
 		got := send(1000*i, n, uint32(i))
 		if len(got) != 1 || got[0].Status != WCSuccess || got[0].Imm != uint32(i) || got[0].ByteLen != uint32(n) || got[0].QPN != p.qp[1].Num() {
 			t.Errorf("message %d: %+v", i, got)

@@ -175,7 +175,7 @@ func TestSRQError(t *testing.T) {
 	}
 }
 
-// TestSRQLimits: what is refused at creation.
+// TestSRQLimits: parameters refused at creation.
 func TestSRQLimits(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	for _, c := range [][2]int{{0, 1}, {MaxQPWR + 1, 1}, {1, MaxSGE + 1}, {1, -1}} {
@@ -249,7 +249,7 @@ func TestCompChannel(t *testing.T) {
 		want int
 	}{
 		{func() { send(0) }, 0},                                                 // not armed
-		{func() { arm(false) }, 0},                                              // what is there already does not count
+		{func() { arm(false) }, 0},                                              // completions already there do not count
 		{func() { send(0); send(0) }, 1},                                        // once
 		{func() { arm(true); send(0) }, 0},                                      // not solicited
 		{func() { send(SendSolicited) }, 1},                                     // solicited
@@ -427,8 +427,8 @@ func (p *pair) answerWith(op wire.OpCode, w SendWR) {
 	})
 }
 
-// TestCQSize: depths out of range are refused, at creation and later; a queue does not
-// shrink below what is in it.
+// TestCQSize: depths out of range are refused, at creation and later; a queue does not shrink below its
+// contents.
 func TestCQSize(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	for _, d := range []int{0, -1, MaxQPWR*16 + 1} {

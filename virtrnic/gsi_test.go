@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// generalRun sends queue pair 1 of a NIC what another NIC sends it, and packets that differ from it in at most one field. Only
+// generalRun sends queue pair 1 of a NIC datagrams of another NIC, and packets that differ from it in at most one field. Only
 // those that differ in nothing come through, as they were sent.
 func generalRun(t *testing.T, r *rand.Rand) *NIC {
 	t.Helper()

@@ -45,8 +45,8 @@ func TestHopLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryGoneInError: a queue pair that has failed, and still answers what it was asked
-// before that, ends without another word when the memory of an answer is taken away.
+// TestMemoryGoneInError: a queue pair that has failed, and still answers earlier requests, ends without
+// another word when the memory of an answer is taken away.
 func TestMemoryGoneInError(t *testing.T) {
 	p := newPair(t, readable)
 	_, sm := p.region(1, 20*1024, 7)

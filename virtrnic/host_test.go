@@ -113,7 +113,7 @@ func (h *host) HandleTimeout(now vtime.Time) { h.fired, h.timer = append(h.fired
 // NextTimeout implements Stack.
 func (h *host) NextTimeout() (vtime.Time, bool) { return h.timer, h.timer != vtime.Never }
 
-// TestHostStack: the stack gets what is not RoCE, with Raw what is, too, and its timer; a
+// TestHostStack: the stack gets frames other than RoCE, with Raw those of RoCE, too, and its timer; a
 // NIC without one drops the frames.
 func TestHostStack(t *testing.T) {
 	for _, c := range []struct {
@@ -204,7 +204,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWaiting: what a paused NIC cannot send is counted as waiting, and dropped nowhere.
+// TestWaiting: frames that a paused NIC cannot send are counted as waiting, and dropped nowhere.
 func TestWaiting(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 0, retry: 1, rnr: 1})
 	_, sm := p.region(0, 3*1024, 3)

@@ -33,7 +33,7 @@ func (p *pair) request(flow func(*wire.Flow), bth func(*wire.BTH)) *wire.Frame {
 	return f
 }
 
-// TestDemux: what a NIC drops before it touches a queue pair, each with its reason.
+// TestDemux: packets that a NIC drops before it touches a queue pair, each with its reason.
 func TestDemux(t *testing.T) {
 	for _, c := range []struct {
 		why  DropReason

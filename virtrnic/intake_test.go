@@ -129,8 +129,8 @@ func TestNICRestart(t *testing.T) {
 	p.nic[1].QPs(func(q *QP) { t.Errorf("queue pair %d is still there", q.Num()) })
 }
 
-// TestPauseOfLossyClass: a NIC stops for a pause of its data's class if that has PFC, and asks
-// for one if it is slow; without PFC it does neither, and loses what it has no room for.
+// TestPauseOfLossyClass: a NIC stops for a pause of its data's class if that has PFC, and asks for one
+// if it is slow; without PFC it does neither, and loses frames for which it has no room.
 func TestPauseOfLossyClass(t *testing.T) {
 	const n = 4 << 20
 	for _, lossy := range []bool{false, true} {

@@ -29,7 +29,7 @@ func TestSelectiveRepeat(t *testing.T) {
 	}{
 		{op: WRRDMAWrite, ack: 1, lose: []int{5, 9, 10, 30}, repeats: 4},
 		{op: WRRDMAWrite, ack: 16, lose: []int{5, 9, 10, 30}, repeats: 4},
-		{op: WRSendWithImm, ack: 8, lose: []int{0, 1, 2, 96, 97, 98, 99}, repeats: 7, timeouts: 1},      // the last ones: nobody sees the hole
+		{op: WRSendWithImm, ack: 8, lose: []int{0, 1, 2, 96, 97, 98, 99}, repeats: 7, timeouts: 1},      // the last ones: the hole does not show
 		{op: WRRDMAWrite, ack: 1, lose: []int{2, 70, 80, 81}, repeats: 4, delay: 6 * vtime.Microsecond}, // in the second word of a report
 		{op: WRSend, ack: 100, lose: []int{50, 51, 52, 53, 54, 55}, repeats: 6},
 		{op: WRRDMAWriteWithImm, ack: 4, lose: []int{96, 97, 98, 99}, repeats: 4, timeouts: 1},
@@ -114,8 +114,8 @@ func TestSelectiveOrder(t *testing.T) {
 	}
 }
 
-// TestSelectivePlaced: packets of the WRITE under way are in their place before the hole
-// is filled, what is beyond them is not.
+// TestSelectivePlaced: packets of the WRITE under way are in their place before the hole is filled,
+// packets beyond them are not.
 func TestSelectivePlaced(t *testing.T) {
 	p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
 	seen := 0

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// TestHotFields: what every packet needs of a NIC and of a queue pair is in few cache lines. A field
-// that is put among them costs a miss at each of a group's members. A queue pair, of which a lab has hundreds of
-// thousands, fits a size in which memory is allocated and cache lines are kept, and so do work requests, of which it has millions.
+// TestHotFields: the fields that every packet needs of a NIC and of a queue pair are in few cache lines. A field that is put among
+// them costs a miss at each of a group's members. A queue pair, of which a lab has hundreds of thousands, fits a size in which
+// memory is allocated and cache lines are kept, and so do work requests, of which it has millions.
 func TestHotFields(t *testing.T) {
 	const line = 64
 	var n NIC

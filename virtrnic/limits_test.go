@@ -262,7 +262,7 @@ func TestCapPackets(t *testing.T) {
 	}
 }
 
-// TestRegisterLimits: what memory cannot be registered for.
+// TestRegisterLimits: access for which memory cannot be registered.
 func TestRegisterLimits(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	for k, c := range []struct {

@@ -273,7 +273,7 @@ func (c *chaos) away(i int) {
 	}
 }
 
-// various calls what is left.
+// various calls the remaining verbs.
 func (c *chaos) various(i int) {
 	r, n := c.r, c.nic[i]
 	switch r.IntN(9) {
@@ -328,7 +328,7 @@ func (c *chaos) various(i int) {
 	}
 }
 
-// strange hands side 1 a packet that nobody sent, to any of its queue pairs.
+// strange hands side 1 an invented packet, to any of its queue pairs.
 func (c *chaos) strange() {
 	r := c.r
 	m := &MR{addr: 1 << 20, key: 0x100}
@@ -544,7 +544,7 @@ func (c *chaos) amid(m *MR) {
 	c.inject(f)
 }
 
-// hashed writes a Hashed region at random and compares what it says with a plain copy.
+// hashed writes a Hashed region at random and compares its answers with a plain copy.
 func hashed(t *testing.T, r *rand.Rand) {
 	const size = 64
 	m, plain, times := NewHashed(size), make([]byte, size), make([]int, size)
@@ -560,7 +560,7 @@ func hashed(t *testing.T, r *rand.Rand) {
 		}
 		m.write(b, uint64(off), len(b))
 		if torn {
-			break // what it holds is not known any more
+			break // its contents are not known any more
 		}
 		copy(plain[off:], b)
 	}
@@ -670,7 +670,7 @@ func TestGuardsFire(t *testing.T) {
 			hashed(t, r)
 		}
 		if seed%4 == 0 {
-			own := rand.New(rand.NewPCG(seed, 24)) // what one sweep draws moves no other
+			own := rand.New(rand.NewPCG(seed, 24)) // the draws of one sweep move no other
 			copied(t, own)
 			for _, p := range []*pair{slowed(t, seed), gathered(t, own, false), repeated(t, own, false)} {
 				count(p.nic[:]...)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// TestMulticastLoopback: what a queue pair sends to a group comes back to the members at its own NIC that want it: to all, to all but
+// TestMulticastLoopback: a queue pair's datagrams to a group return to the members at its own NIC that want it: to all, to all but
 // itself, or to none. It leaves the NIC, too, once.
 func TestMulticastLoopback(t *testing.T) {
 	const group = 0xef010203

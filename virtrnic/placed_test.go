@@ -15,8 +15,8 @@ import (
 type slowMemory struct {
 	p       *pair
 	r       *prng.Stream
-	image   []byte // what a READ finds: all that was written
-	there   []byte // what the program finds
+	image   []byte // memory that a READ finds: all that was written
+	there   []byte // memory that the program finds
 	handed  uint64
 	placed  uint64
 	last    vtime.Time

@@ -106,7 +106,7 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestReadAtomicErrors: what is refused, where, and with which status.
+// TestReadAtomicErrors: refused READs and atomics, the side that refuses them, and their status.
 func TestReadAtomicErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -460,9 +460,9 @@ func TestReplayShrunk(t *testing.T) {
 	}
 }
 
-// TestReplayChecks: a repeat is held against what is remembered, and key, domain and
-// rights are checked again (promise D6): nothing outside the first request is ever read, an
-// atomic is never applied twice.
+// TestReplayChecks: a repeat is compared with the remembered request, and key, domain and rights are
+// checked again (promise D6): nothing outside the first request is ever read, an atomic is never
+// applied twice.
 func TestReplayChecks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -563,7 +563,7 @@ func TestDuplicateBeforeRead(t *testing.T) {
 	}
 }
 
-// TestBadResponses: an answer that does not fit what was asked ends the request.
+// TestBadResponses: an answer that does not fit its request ends the request.
 func TestBadResponses(t *testing.T) {
 	for _, c := range []struct {
 		name string

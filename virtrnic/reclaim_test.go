@@ -233,8 +233,8 @@ func TestNumbersComeRound(t *testing.T) {
 	}
 }
 
-// TestTimersAfterCompaction: requests that nobody answers end when their own timers say so, on
-// queue pairs whose timers have moved because hundreds made before them were destroyed.
+// TestTimersAfterCompaction: unanswered requests end when their own timers expire, on queue pairs whose
+// timers have moved because hundreds made before them were destroyed.
 func TestTimersAfterCompaction(t *testing.T) {
 	o := pairOptions{mtu: 1024, timeout: 2, retry: 1}
 	p := newPair(t, o)
@@ -410,7 +410,7 @@ func wrecked(t *testing.T, r *rand.Rand) {
 		}
 	}
 	for _, q := range append(qps, p.qp[0]) {
-		_ = n.DestroyQP(0, q) // what is gone already is refused, here and below
+		_ = n.DestroyQP(0, q) // destroyed objects are refused, here and below
 	}
 	for _, s := range srqs {
 		_ = n.DestroySRQ(s)

@@ -196,8 +196,8 @@ func TestUnsignalled(t *testing.T) {
 	p.want(0, WC{WRID: 1, Status: WCRetryExcErr}, WC{WRID: 2, Status: WCWRFlushErr})
 }
 
-// TestFlushOrder: the request that failed completes with its status, all after it as
-// flushed, in order; receives likewise; what is posted in ERR is flushed at once.
+// TestFlushOrder: the request that failed completes with its status, all after it as flushed, in order;
+// receives likewise; requests posted in ERR are flushed immediately.
 func TestFlushOrder(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6, rdAtomic: 4})
 	_, sm := p.region(0, 3000, 3)
@@ -495,7 +495,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestQueueCaps: what the caps of a queue pair are good for.
+// TestQueueCaps: the effect of a queue pair's caps.
 func TestQueueCaps(t *testing.T) {
 	p := newPair(t, pairOptions{})
 	for _, c := range []QPInit{

@@ -123,8 +123,8 @@ func (p *pair) watchPauses() {
 	}
 }
 
-// copied copies within and between memories of all kinds at random, sometimes nothing, and
-// compares what becomes of them with plain copies.
+// copied copies within and between memories of all kinds at random, sometimes nothing, and compares the
+// results with plain copies.
 func copied(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	const size = 64

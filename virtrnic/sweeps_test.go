@@ -8,10 +8,9 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
-// TestSweepTranscripts: what random NICs do is, to the byte, what it was. Each line of the
-// golden file stands for the transcript of a seed, with every frame, event, completion,
-// refusal and counter. (go test ./virtrnic -run SweepTranscripts -transcripts DIR writes
-// them, before and after a change, for diff.)
+// TestSweepTranscripts: random NICs behave as before, to the byte. Each line of the golden file stands
+// for the transcript of a seed, with every frame, event, completion, refusal and counter. (go test
+// ./virtrnic -run SweepTranscripts -transcripts DIR writes them, before and after a change, for diff.)
 func TestSweepTranscripts(t *testing.T) {
 	g := machinetest.NewDigest(t)
 	for seed := range uint64(40) {

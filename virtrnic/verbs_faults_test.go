@@ -151,7 +151,7 @@ func (p *pair) readJob(r *rand.Rand, i int, word *MR, atomics *uint64) (j readJo
 	return j
 }
 
-// watch checks after every event what must hold.
+// watch checks the invariants after every event.
 func (p *pair) watch(depth int) *error {
 	broken := new(error)
 	p.net.After = func() {
@@ -215,9 +215,9 @@ func (p *pair) judge(i int, jobs []readJob, counter Bytes) error {
 	return nil
 }
 
-// TestRandomUnreliable sends numbered messages by UC and UD under faults. Every send is
-// complete; what arrives is whole, is one of the messages, and without doubling frames
-// arrives at most once and in order; the receives complete in the order of posting.
+// TestRandomUnreliable sends numbered messages by UC and UD under faults. Every send is complete; each
+// arrived message is whole, is one of the messages, and without doubling frames arrives at most once
+// and in order; the receives complete in the order of posting.
 func TestRandomUnreliable(t *testing.T) {
 	for _, typ := range []QPType{TypeUC, TypeUD} {
 		t.Run([]string{"UC", "UD"}[typ-TypeUC], func(t *testing.T) {

@@ -157,7 +157,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestRemoteErrors: what a responder refuses, and the statuses on both sides.
+// TestRemoteErrors: requests that a responder refuses, and the statuses on both sides.
 func TestRemoteErrors(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -126,7 +126,7 @@ func (m *modelAggregation) smallest() int {
 	return at
 }
 
-// selective reports whether all members keep what comes out of order.
+// selective reports whether all members keep packets out of order.
 func (m *modelAggregation) selective() bool {
 	for i, p := range m.path {
 		if i != m.source && !p.selective {
@@ -298,13 +298,13 @@ func TestAggregationPromise(t *testing.T) {
 			ForgetStaleNak: bit(), HoldRepeatedNak: bit(), ResyncOnSwitch: bit(),
 		}
 		a := newAggregation(rules, 3, 100)
-		has := []wire.PSN{99, 99, 99, 99} // what each path has, its own included once it was the source
+		has := []wire.PSN{99, 99, 99, 99} // PSNs that each path has, its own included once it was the source
 		for step := range 300 {
 			path, x := r.IntN(4), has[r.IntN(4)].Add(r.IntN(6)-2)
 			var d feedback
 			switch k := r.IntN(16); {
 			case k == 0 && path != a.ackOut:
-				for i := range has { // a source begins when all have what was sent
+				for i := range has { // a source begins when all have the earlier packets
 					has[i] = max(has[0], has[1], has[2], has[3])
 					if i != a.ackOut {
 						a.onAck(i, has[i], 0)

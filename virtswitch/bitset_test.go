@@ -2,7 +2,7 @@ package virtswitch
 
 import "testing"
 
-// TestBitset: what is set is there and nothing else, in the first word and the others.
+// TestBitset: the set has its elements and no others, in the first word and the others.
 func TestBitset(t *testing.T) {
 	const n = PortsMax
 	for i := range n {

@@ -123,7 +123,7 @@ func TestBufferModel(t *testing.T) {
 			prio     uint8
 		}
 		var waiting []frame
-		var late [ports][8]int // what a neighbour has sent since it was paused
+		var late [ports][8]int // bytes that a neighbour has sent since it was paused
 		told, refused := 0, 0
 		for step := range 2000 {
 			f := frame{r.IntN(ports), 100 + r.IntN(maxFrameWire-100), oneOf(r, uint8(0), 3, 4)}

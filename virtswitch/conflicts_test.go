@@ -25,7 +25,7 @@ func printedMinimum(ack []wire.PSN) (least wire.PSN) {
 }
 
 // TestMinimumSign (CON-1): the aggregated ACK is the smallest of the members', by draw and around the end of the
-// PSNs. The sign that Gleam prints would acknowledge what a member lacks.
+// PSNs. The sign that Gleam prints would acknowledge packets that a member lacks.
 func TestMinimumSign(t *testing.T) {
 	beyond := 0
 	for seed := range uint64(200) {

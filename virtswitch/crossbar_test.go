@@ -147,8 +147,8 @@ func TestInputTurns(t *testing.T) {
 	}
 }
 
-// TestInputFlowControl: what waits in an ingress pauses its neighbour, what passes does
-// not; nothing is dropped, and a lossy class without room is, all copies of it.
+// TestInputFlowControl: packets that wait in an ingress pause its neighbour, packets that pass do not;
+// nothing is dropped, and a lossy class without room is, all copies of it.
 func TestInputFlowControl(t *testing.T) {
 	pfc := func(c *Config) {
 		c.PFC = PFCConfig{Lossless: 1, XOFF: 1, XON: 1, Headroom: []int{40000, 40000, 40000, 40000, 40000, 40000}}

@@ -10,9 +10,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// crossed has hosts send to one host, to several or to nobody, in any class, to a switch whose
-// neighbours pause it, whose links come and go and which restarts. Each copy arrives once, in the order
-// of its ingress and class, or is dropped and counted; at rest nothing waits. A repeated carrier signal
+// crossed has hosts send to one host, to several or to none, in any class, to a switch whose neighbours
+// pause it, whose links come and go and which restarts. Each copy arrives once, in the order of its
+// ingress and class, or is dropped and counted; at rest nothing waits. A repeated carrier signal
 // changes nothing.
 func crossed(t *testing.T, seed uint64) *lone {
 	t.Helper()

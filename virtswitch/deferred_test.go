@@ -142,8 +142,8 @@ func lookAsideLab(t *testing.T, change func(*Config)) *lone {
 	})
 }
 
-// TestLookAside: with an accelerator a group works as without, two traversals of a link
-// later each way; what only passes the switch is not touched (CEP-45).
+// TestLookAside: with an accelerator a group works as without, two traversals of a link later each way;
+// packets that only pass the switch are not touched (CEP-45).
 func TestLookAside(t *testing.T) {
 	inline, aside := groupLab(t, nil), lookAsideLab(t, nil)
 	if a, b := fmt.Sprint(inline.sw.Groups()), fmt.Sprint(aside.sw.Groups()); a != b {
@@ -176,8 +176,8 @@ func TestLookAside(t *testing.T) {
 	}
 }
 
-// TestLookAsideLossless: what waits at the accelerator's links is charged to the port it
-// came by, which is paused in time; nothing is lost, and nothing stays charged.
+// TestLookAsideLossless: packets that wait at the accelerator's links are charged to their ingress
+// port, which is paused in time; nothing is lost, and nothing stays charged.
 func TestLookAsideLossless(t *testing.T) {
 	for _, delay := range []vtime.Duration{0, vtime.Microsecond} {
 		l := lookAsideLab(t, func(c *Config) {
@@ -255,9 +255,8 @@ func (l *lone) datagram(i int, ip uint32) *wire.Frame {
 	return f
 }
 
-// TestMulticast: the plain IP multicast table: out by every port but the one the packet
-// came by, unchanged but for its time to live; senders that are no members; what is not
-// in the table.
+// TestMulticast: the plain IP multicast table: out by every port but the one the packet came by,
+// unchanged but for its time to live; senders that are no members; groups that are not in the table.
 func TestMulticast(t *testing.T) {
 	const ip = 239<<24 | 1<<16 | 5
 	l := newLone(t, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// TestEgress: whatever classes frames have, and however neighbours pause them and the switch restarts, what is said at the
-// fields of an egress holds after every event, and the frames of one sender and class leave in their order.
+// TestEgress: whatever classes frames have, and however neighbours pause them and the switch restarts, the invariants at
+// the fields of an egress hold after every event, and the frames of one sender and class leave in their order.
 func TestEgress(t *testing.T) {
 	second, paused, peaks := 0, 0, 0 // events at which queues of two classes had frames, and at which a port was paused
 	for seed := range uint64(150) {

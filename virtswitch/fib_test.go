@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// TestWays: what a packet reads of the forwarding table (next) leads to a port that the tables themselves (lookup) allow, the
+// TestWays: a packet's lookup in the forwarding table (next) leads to a port that the tables themselves (lookup) allow, the
 // one that the hash of its flow picks among them, in random tables with sets of neighbouring and of other ports, empty sets,
 // attached hosts, and blocks without a route.
 func TestWays(t *testing.T) {
@@ -66,7 +66,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestHotPorts: what a packet that waits needs of its egress, and of the account of its ingress, is one cache line each.
+// TestHotPorts: the fields that a waiting packet needs of its egress, and of the account of its ingress, is one cache
+// line each.
 func TestHotPorts(t *testing.T) {
 	if e, i := unsafe.Sizeof(egress{}), unsafe.Sizeof(ingress{}); e != 64 || i != 64 {
 		t.Errorf("an egress has %d bytes and an ingress %d, want 64 each", e, i)

@@ -127,9 +127,9 @@ func frame(t *testing.T, v6 bool, vlan uint16) map[string]int {
 	return seen.seen
 }
 
-// TestFraming: in a fabric of either family, with and without a VLAN, every packet is of
-// that family and tagged with its priority as the code point, what switches make included;
-// PFC works in the class that the DSCP is mapped to, and pause frames stay as they are.
+// TestFraming: in a fabric of either family, with and without a VLAN, every packet is of that family
+// and tagged with its priority as the code point, packets made by switches included; PFC works in the
+// class that the DSCP is mapped to, and pause frames stay as they are.
 func TestFraming(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, vlan := range []uint16{0, 7} {

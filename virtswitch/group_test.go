@@ -86,8 +86,8 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
-// TestDamagedFeedback: an acknowledgement with any bit wrong that the ICRC covers changes
-// nothing, and is counted: what came of it would get a new ICRC.
+// TestDamagedFeedback: an acknowledgement with any bit wrong that the ICRC covers changes nothing, and
+// is counted: the switch's packet would get a new ICRC.
 func TestDamagedFeedback(t *testing.T) {
 	l := groupLab(t, nil)
 	l.feed(1, 5, wire.SyndromeACK)
@@ -144,7 +144,7 @@ func TestNakAggregation(t *testing.T) {
 	}
 }
 
-// TestGroupGuards: what must change no state, each dropped for its reason.
+// TestGroupGuards: packets that must not change state are dropped, each for its reason.
 func TestGroupGuards(t *testing.T) {
 	l := groupLab(t, nil)
 	before := fmt.Sprint(l.sw.Groups())
@@ -518,8 +518,8 @@ func TestAskedAgain(t *testing.T) {
 	}
 }
 
-// TestAggregationWraps: PSNs pass through 2^24 in the minimum, from whichever PSN a group
-// starts, and no path counts as having what came before it.
+// TestAggregationWraps: PSNs pass through 2^24 in the minimum, from whichever PSN a group starts, and
+// no path counts as having earlier packets.
 func TestAggregationWraps(t *testing.T) {
 	for _, start := range []wire.PSN{0, 1, 5, 1<<23 - 1, 1 << 23, 1<<24 - 3, 1<<24 - 1} {
 		l := newLone(t, nil)
@@ -546,8 +546,8 @@ func TestAggregationWraps(t *testing.T) {
 	}
 }
 
-// TestStaleSource: what comes late of a source that has been relieved does not make it the
-// source again, nor does a damaged packet make one of a member.
+// TestStaleSource: late packets of a former source do not make it the source again, nor does a damaged
+// packet make one of a member.
 func TestStaleSource(t *testing.T) {
 	l := groupLab(t, nil)
 	send := func(from int, psn wire.PSN, damaged bool) int {

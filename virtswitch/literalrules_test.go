@@ -12,7 +12,7 @@ import (
 // literal rules and is well under the fixed ones.
 
 // TestLiteralFilterStopsRepeats (CEP-34): the last aggregated acknowledgement is lost. Literally the filter stops
-// every retransmission, nobody acknowledges, and the queue pair dies (CON-5).
+// every retransmission, no member acknowledges, and the queue pair dies (CON-5).
 func TestLiteralFilterStopsRepeats(t *testing.T) {
 	for name, rules := range map[string]virtswitch.Rules{"cepheus": virtswitch.RulesCepheus(), "fixed": virtswitch.RulesFixed()} { // independent of each other
 		s := starScene(t)

@@ -92,9 +92,8 @@ func TestGroupsSpread(t *testing.T) {
 	}
 }
 
-// TestPausedReceiver: one receiver pauses its switch for a while. The message stalls
-// at the source for as long, less what the path buffers, and nothing is dropped
-// (CEP-44, R-C18).
+// TestPausedReceiver: one receiver pauses its switch for a while. The message stalls at the source for
+// as long, less the time that the path buffers, and nothing is dropped (CEP-44, R-C18).
 func TestPausedReceiver(t *testing.T) {
 	run := func(hold vtime.Duration) (silent vtime.Duration, s *scene) {
 		g, err := topo.FatTree(4, simlab.Link())

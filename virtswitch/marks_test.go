@@ -202,8 +202,8 @@ func reductions(t *testing.T, r *rand.Rand) *lone {
 	return l
 }
 
-// again has the source send what all members have, to a switch that by its rules says
-// nothing to that.
+// again has the source send packets that all members have, to a switch that by its rules does not
+// answer them.
 func again(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) { c.Rules.RepeatAck = r.IntN(2) == 0 })
 	for psn := wire.PSN(5); psn < 5+wire.PSN(r.IntN(5))+1; psn++ {

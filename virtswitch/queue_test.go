@@ -235,8 +235,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// TestWatchdogPatience: what is no storm: a pause with nothing waiting, pauses with an XON
-// or an end in between, and XONs by the dozen.
+// TestWatchdogPatience: no storms are: a pause with nothing waiting, pauses with an XON or an end in
+// between, and XONs by the dozen.
 func TestWatchdogPatience(t *testing.T) {
 	l := dogLab(t, false)
 	l.storm(3, 0, 300) // nothing waits here
@@ -294,8 +294,7 @@ func TestWatchdogFrees(t *testing.T) {
 	}
 }
 
-// TestPauseMerged: a pause frame that waits behind another frame takes up what has to be
-// said meanwhile.
+// TestPauseMerged: a pause frame that waits behind another frame takes up later changes.
 func TestPauseMerged(t *testing.T) {
 	l := newLone(t, nil)
 	l.stub[1].send(l.data(hostIP(1), hostIP(0), 1, 1, 0))

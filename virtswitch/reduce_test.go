@@ -110,7 +110,7 @@ func reduceLab(t *testing.T, leader int) *lone {
 	return l
 }
 
-// expect compares what came.
+// expect compares the packets that arrived.
 func (l *lone) expect(what, want string) {
 	l.t.Helper()
 	if got := l.came(); got != want {
@@ -237,7 +237,7 @@ func TestReducePhantom(t *testing.T) {
 	l.expect("the answer", "0:result 0 phantom 64, 1:done 0, 2:done 0, 3:done 0")
 }
 
-// TestReduceGuards: what makes no sense is dropped for its reason and changes nothing.
+// TestReduceGuards: invalid packets are dropped, each for its reason, and change nothing.
 func TestReduceGuards(t *testing.T) {
 	l := reduceLab(t, 0)
 	l.gives(0, 3, numbers(1, 2))

@@ -261,8 +261,8 @@ func TestRegionsFull(t *testing.T) {
 	}
 }
 
-// TestRegionsForgotten: what was announced to a member before it was the source is not
-// there any more when it receives again.
+// TestRegionsForgotten: regions announced to a member before it was the source are not there any more
+// when it receives again.
 func TestRegionsForgotten(t *testing.T) {
 	l := regionLab(t, nil)
 	l.lands(l.announce(5, 0x10000, 0x100))
@@ -422,7 +422,7 @@ func TestRegionGuards(t *testing.T) {
 	}
 }
 
-// TestRegionsLeaveOthers: what names no address passes a group with regions as it is.
+// TestRegionsLeaveOthers: packets without an address pass a group with regions unchanged.
 func TestRegionsLeaveOthers(t *testing.T) {
 	l := regionLab(t, nil)
 	for k, op := range []wire.OpCode{wire.OpSendOnly, wire.OpSendFirst, wire.OpSendLast, wire.OpWriteMiddle, wire.OpWriteLast} {

@@ -29,7 +29,7 @@ func (l *lone) wantAtSource(what, want string) {
 	}
 }
 
-// TestSelectiveFeedback: what members have beyond a gap is not passed on, that all of them
+// TestSelectiveFeedback: the packets that members have beyond a gap are not passed on, that all of them
 // keep it is, and no longer once one does not.
 func TestSelectiveFeedback(t *testing.T) {
 	l := groupLab(t, nil)
@@ -95,7 +95,7 @@ func TestSelectiveRecallOnce(t *testing.T) {
 		l.tell(1, 5, wire.SyndromePSNSequence)
 		c.fill(l)
 		l.stub[0].got = nil
-		// Round to the packet before: nobody asks for anything any more.
+		// Round to the packet before: no member asks for a packet any more.
 		psn := wire.PSN(12)
 		for psn != 4 {
 			next := psn.Add(1 << 22)

@@ -137,8 +137,8 @@ func TestQueriesRest(t *testing.T) {
 	}
 }
 
-// TestMembershipsResumed: a switch that takes another's place forwards to members at once, and begins a round of queries: who has
-// left meanwhile is taken out, and nobody else.
+// TestMembershipsResumed: a switch that takes another's place forwards to members at once, and begins a round of queries: members
+// that have left meanwhile are removed, and no others.
 func TestMembershipsResumed(t *testing.T) {
 	const up = loneHosts
 	below := func(c *Config) { c.FIB.Uplinks = []int{up} }

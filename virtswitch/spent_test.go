@@ -140,7 +140,7 @@ func TestQuarantineOfTwo(t *testing.T) {
 	}
 }
 
-// TestQueued: what waits in a switch is counted, pauses too, and nothing once it is at rest.
+// TestQueued: frames that wait in a switch are counted, pauses too, and nothing once it is at rest.
 func TestQueued(t *testing.T) {
 	l := newLone(t, func(c *Config) {
 		c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 2000, Headroom: slices.Repeat([]int{9000}, 6)}

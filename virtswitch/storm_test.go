@@ -148,8 +148,8 @@ func TestPauseStorm(t *testing.T) {
 	}
 }
 
-// TestStormOnLossyClass: without PFC, or with PFC for another class, a NIC that pauses without
-// end stops nobody, neither its switch nor, through that, other hosts.
+// TestStormOnLossyClass: without PFC, or with PFC for another class, a NIC that pauses without end
+// stops no one, neither its switch nor, through that, other hosts.
 func TestStormOnLossyClass(t *testing.T) {
 	dog := virtswitch.WatchdogConfig{Detect: 200 * vtime.Microsecond, Restore: 200 * vtime.Microsecond}
 	for _, lossless := range []uint8{0, 1 << 4} {

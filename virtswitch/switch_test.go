@@ -77,7 +77,7 @@ func newLone(t *testing.T, change func(*Config)) *lone {
 		IP: 10<<24 | 253<<16, Ports: l.net.PortsOf(0), Pool: l.net.Pool,
 		Settings: Settings{Buffer: 1 << 20, Rules: RulesFixed()},
 	}
-	c.PFC.Obey = 0xff // pauses hold back what tests want to see waiting
+	c.PFC.Obey = 0xff // pauses hold back the frames that tests want to see waiting
 	for i := range loneHosts {
 		c.FIB.SetHost(hostIP(i), i)
 	}
@@ -187,7 +187,7 @@ func TestForward(t *testing.T) {
 	}
 	for dst, why := range map[uint32]DropReason{ // order does not matter: counted apart
 		10<<24 | 9<<8 | 1: DropNoRoute, // unknown block
-		hostIP(9):         DropNoRoute, // nobody there
+		hostIP(9):         DropNoRoute, // no host there
 		11 << 24:          DropNoRoute, // not ours
 		group1:            DropUnknownGroup,
 	} {
@@ -323,8 +323,8 @@ func TestMFTBytes(t *testing.T) {
 	}
 }
 
-// TestGroupMemory registers 1024 groups of all 64 hosts of a switch, the most there
-// can be, and reports what a group costs on the heap.
+// TestGroupMemory registers 1024 groups of all 64 hosts of a switch, the most there can be, and reports
+// the cost of a group on the heap.
 func TestGroupMemory(t *testing.T) {
 	const hosts, groups = 64, 1024
 	counts := make([]int, hosts+1)

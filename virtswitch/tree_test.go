@@ -190,10 +190,10 @@ func (l *treeLab) between() (links, switches []int) {
 	return links, switches
 }
 
-// TestTreeWhateverChanges: whatever link goes down, comes up or flaps, and whatever switch
-// crashes, a picosecond before or after a registration packet comes anywhere or at the same
-// instant, what is installed in the end is a tree, or the registration has failed: because
-// a member had no route, or because a switch has lost what it knew.
+// TestTreeWhateverChanges: whatever link goes down, comes up or flaps, and whatever switch crashes, a
+// picosecond before or after a registration packet comes anywhere or at the same instant, the installed
+// entries finally are a tree, or the registration has failed: because a member had no route, or because
+// a switch has lost its state.
 func TestTreeWhateverChanges(t *testing.T) {
 	runs, most := 0, 700 // of a fabric
 	if testing.Short() {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestWatchdogSteps: what the watchdog of a port does about priority 3, which is taken over
-// after 10 ns and given back after 5. A step is "instant what: result".
+// TestWatchdogSteps: the actions of a port's watchdog on priority 3, which is taken over after 10 ns
+// and given back after 5. A step is "instant what: result".
 func TestWatchdogSteps(t *testing.T) {
 	for _, c := range []struct{ name, steps string }{
 		{"paused for good", "0 watch: | 9 expire: | 10 expire: storm | 30 expire:"},

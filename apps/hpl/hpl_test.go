@@ -231,7 +231,7 @@ func TestIdleRanks(t *testing.T) {
 	passed(t, solve(t, hpl.App{}, 6, params(test(64, 16, 2, 2, "cepheus"), test(64, 16, 1, 6, "chain"), test(64, 16, 3, 1, "1ring")), true))
 }
 
-// TestCheck: what cannot be run is refused in words.
+// TestCheck: invalid settings are refused with a message.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		change func(x *hpl.Test)

@@ -50,8 +50,8 @@ func TestCredits(t *testing.T) {
 }
 
 // TestCreditsAgainstOneBuffer: under load no input has more than a packet, where PFC lets several come, and messages
-// of a packet take what they take in the paper's network taken literally (oneBuffer) with as many bytes, within 15 %:
-// a credit's round trip is 3 % of such a packet, and both serve inputs in orders of their own.
+// of a packet take the time of the paper's network taken literally (oneBuffer) with as many bytes, within 15 %: a
+// credit's round trip is 3 % of such a packet, and both serve inputs in orders of their own.
 func TestCreditsAgainstOneBuffer(t *testing.T) {
 	const size = 4096
 	most := map[bool]int{}

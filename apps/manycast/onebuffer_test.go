@@ -114,7 +114,7 @@ func (o *oneBuffer) inject(h int) {
 	}
 }
 
-// send starts what is in an output if the far end has room.
+// send starts the packet in an output if the far end has room.
 func (o *oneBuffer) send(e topo.End) {
 	out := o.output(e)
 	far := o.g.Peer(e.Node, e.Port)
@@ -306,15 +306,14 @@ type oneBufferRow struct {
 	opensm, mean, load, unicast, drawn, unicastOne float64
 }
 
-// TestOneBuffer: the paper's own network, as its text and the decisions on what it leaves
-// out read, with either reading of many-to-many (R-Y4, R-Y5).
+// TestOneBuffer: the paper's own network, by its text and the decisions on its gaps, with either
+// reading of many-to-many (R-Y4, R-Y5).
 //
-// With one group for all sources the speed-up over OpenSM's tree does not fall toward 1
-// for large groups: cyclic trees take what a member's link takes, whatever the group. With
-// a group for each source it does, since OpenSM's trees have one root, which carries
-// nearly all messages also where a member gets few of them: it is near the ratio of the
-// busiest links, and most of it is gone where the root of each group's tree is drawn. To
-// all hosts the two readings are one.
+// With one group for all sources the speed-up over OpenSM's tree does not fall toward 1 for large
+// groups: cyclic trees take the time of a member's link, whatever the group. With a group for each
+// source it does, since OpenSM's trees have one root, which carries nearly all messages also where a
+// member gets few of them: it is near the ratio of the busiest links, and most of it is gone where the
+// root of each group's tree is drawn. To all hosts the two readings are one.
 //
 // In neither does the speed-up over unicast grow with the message where there are many
 // sources; and with a group for each source, unicast beats OpenSM's trees for small groups,

@@ -147,7 +147,7 @@ func TestEveryWay(t *testing.T) {
 	}
 }
 
-// TestBusyClient: a client that takes long to submit a block asks nobody for a sign of life
+// TestBusyClient: a client that takes long to submit a block asks no replica for a sign of life
 // meanwhile, for it waits for nothing. It may while a block is on its way.
 func TestBusyClient(t *testing.T) {
 	hops := map[vtime.Duration]uint64{}
@@ -239,9 +239,9 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestOnlyReplica: the only replica of a volume in memory crashes, at any instant before, while
-// and after the client sees its writes acknowledged. Either all is there, or nothing was
-// acknowledged, or no replica is left to be read back: nobody reads an empty memory.
+// TestOnlyReplica: the only replica of a volume in memory crashes, at any instant before, while and
+// after the client sees its writes acknowledged. Either all is there, or nothing was acknowledged, or
+// no replica is left to be read back: no client reads an empty memory.
 func TestOnlyReplica(t *testing.T) {
 	seen := map[string]int{}
 	for after := vtime.Duration(0); after < 24*vtime.Microsecond; after += 250 * vtime.Nanosecond {
@@ -276,7 +276,7 @@ func TestOnlyReplica(t *testing.T) {
 	}
 }
 
-// forgetful is a store that says it has made durable what it has not.
+// forgetful is a store whose Sync reports success without making writes durable.
 type forgetful struct{ storage.Store }
 
 func (f forgetful) Sync() error { return nil }
@@ -508,9 +508,9 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestMRBytes: what WRITEs to a group cost on the client's link beside the bytes of WRITEs
-// whose addresses are alike: an announcement of 122 bytes for each, or nothing (GLE-8: 82 +
-// 16 + 16 x 3, preamble, gap and FCS in it).
+// TestMRBytes: the cost of WRITEs to a group on the client's link beside the bytes of WRITEs whose
+// addresses are alike: an announcement of 122 bytes for each, or nothing (GLE-8: 82 + 16 + 16 x 3,
+// preamble, gap and FCS in it).
 func TestMRBytes(t *testing.T) {
 	sent := map[string]uint64{}
 	const ios = 500

@@ -24,7 +24,7 @@ type pair struct {
 	events [2][]Event
 	sent   []Message // all that was sent
 	ids    [2]uint32
-	react  func(side int, e Event) // what the program does, after the machine's call
+	react  func(side int, e Event) // actions of the program, after the machine's call
 	queue  []func()
 }
 
@@ -65,7 +65,7 @@ func (p *pair) carry(now vtime.Time, from int, dst uint32, mad []byte) {
 	m.Private = bytes.Clone(m.Private)
 	p.sent = append(p.sent, m)
 	if dst != p.ip(1-from) {
-		return // nobody is there
+		return // no peer is there
 	}
 	for copies := 1; copies > 0; copies-- {
 		if p.rng.Chance(p.twice) {
@@ -191,7 +191,7 @@ var (
 	accepting = Params{QPN: 0x22, ResponderResources: 3, InitiatorDepth: 2, RNRRetryCount: 5, Private: []byte("granted")}
 )
 
-// accept has both programs do what is usual.
+// accept has both programs carry out the usual steps.
 func (p *pair) accept() {
 	p.react = func(side int, e Event) {
 		switch e.Type {
@@ -236,7 +236,7 @@ func (p *pair) want(side int, want ...EventType) {
 	}
 }
 
-// TestConnection: a connection is set up, both sides know what the other has said, and it is ended.
+// TestConnection: a connection is set up, both sides have the other's parameters, and it is ended.
 func TestConnection(t *testing.T) {
 	p := newPair(t, 1)
 	p.accept()
@@ -589,7 +589,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestMisuse: what makes no sense in an endpoint's state is refused and changes nothing.
+// TestMisuse: calls that are invalid in an endpoint's state are refused and change nothing.
 func TestMisuse(t *testing.T) {
 	p := newPair(t, 1)
 	m := p.m[0]

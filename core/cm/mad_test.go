@@ -47,7 +47,7 @@ func full() []Message {
 	return all
 }
 
-// TestRoundTrip: what is appended is read again, and no shorter datagram is taken.
+// TestRoundTrip: appended messages are read again, and no shorter datagram is taken.
 func TestRoundTrip(t *testing.T) {
 	for _, m := range full() {
 		b := m.AppendTo(nil)
@@ -165,8 +165,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is read is written again as it was, apart from bytes that mean nothing here, and a machine with an
-// endpoint in each state bears it.
+// FuzzParse: a message that is read is written again as it was, apart from bytes that mean nothing here, and a
+// machine with an endpoint in each state bears it.
 func FuzzParse(f *testing.F) {
 	for _, m := range full() {
 		f.Add(m.AppendTo(nil))

@@ -28,7 +28,7 @@ func TestCounts(t *testing.T) {
 	want("one confirmed", Stats{Sent: 1, Received: 1}, 1)
 	confirm(leader+1, 21, wire.MRPConfirm)                  // again
 	confirm(leader+2, 23, wire.MRPConfirm)                  // another queue pair
-	confirm(leader+2, 22, wire.MRPConfirm|wire.MRPMRUpdate) // regions nobody sent
+	confirm(leader+2, 22, wire.MRPConfirm|wire.MRPMRUpdate) // unsolicited regions
 	confirm(leader+2, 22, wire.MRPConfirm|wire.MRPActivate) // another phase
 	confirm(leader+2, 22, wire.MRPError|wire.MRPConfirm)    // neither
 	o.packet(a, 1, leader+2, group, wire.MRPHeader{Total: 1, Flags: wire.MRPConfirm}, wire.MRPRecord{IP: group, QPN: 22})
@@ -186,8 +186,8 @@ type frames struct{ sent []*wire.Frame }
 // SendFrame implements Sender.
 func (s *frames) SendFrame(_ vtime.Time, f *wire.Frame) { s.sent = append(s.sent, f) }
 
-// TestEnvelope: what is below an MRP packet: the class that data does not pause, a life
-// long enough, the tag of the fabric, and the MAC address of a group or a host.
+// TestEnvelope: the headers below an MRP packet: the class that data does not pause, a life long
+// enough, the tag of the fabric, and the MAC address of a group or a host.
 func TestEnvelope(t *testing.T) {
 	for _, tag := range []*wire.VLAN{nil, {PCP: 6, ID: 9}} {
 		var s frames

@@ -14,8 +14,8 @@ import (
 // oneOf returns one of some values.
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// anyPacket hands the agent a frame: mostly a packet of registration that nearly fits what
-// it is at, also others, and bytes of any kind.
+// anyPacket hands the agent a frame: mostly a packet of registration that nearly fits its phase, also
+// others, and bytes of any kind.
 func (o *outbox) anyPacket(r *rand.Rand, a *Agent, now vtime.Time) {
 	src, dst := leader+uint32(r.IntN(4)), oneOf[uint32](r, leader, leader, leader, group, group, group+1, leader+1)
 	e := wire.NewEnvelope(wire.Flow{Src: src, Dst: dst, TTL: 64, SrcPort: wire.PortMRP, DstPort: oneOf[uint16](r, wire.PortMRP, wire.PortMRP, wire.PortMRP, wire.PortMRP, 9)})
@@ -72,7 +72,7 @@ func (o *outbox) anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
 	}
 }
 
-// cooperate has every member confirm what it is asked, so that groups get on.
+// cooperate has every member confirm its requests, so that groups make progress.
 func (o *outbox) cooperate(a *Agent, now vtime.Time) {
 	for _, g := range slices.Clone(a.led) {
 		for _, m := range g.Members {

@@ -220,7 +220,7 @@ func TestDeadlockFound(t *testing.T) {
 	t.Run("one table bent", func(t *testing.T) {
 		g := must(t)(FatTree(4, link))
 		tables := g.Routes()
-		for i := range 2 { // leaf0 and leaf1 send what is for the other's hosts up and down again
+		for i := range 2 { // leaf0 and leaf1 send packets for the other's hosts up and down again
 			other := 1 - i
 			set := int32(len(tables[i].Sets))
 			tables[i].Sets = append(tables[i].Sets, []uint16{2, 3})

@@ -281,7 +281,7 @@ func spread(g *Graph, tree []wire.MulticastEntry, src int) (got map[int]int, lin
 	return got, links
 }
 
-// exact reports whether each member but the source gets one copy and nobody else any.
+// exact reports whether each member but the source gets one copy and no other host any.
 func exact(g *Graph, tree []wire.MulticastEntry, src int, members []int) bool {
 	got, _ := spread(g, tree, src)
 	for _, m := range members {

@@ -50,7 +50,7 @@ func TestSharedTree(t *testing.T) {
 	}
 }
 
-// TestSharedTreeRefuses what cannot be.
+// TestSharedTreeRefuses invalid joins and leaves.
 func TestSharedTreeRefuses(t *testing.T) {
 	g := must(t)(MPortNTree(4, 2, link))
 	tree, err := g.NewSharedTree(0)

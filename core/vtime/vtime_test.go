@@ -85,8 +85,8 @@ func TestTimerTable(t *testing.T) {
 	})
 }
 
-// TestBeyond: no sum, product or rounding of spans wraps. An instant within lab time and a
-// span that a user may give have a sum; what is further away is the last instant before Never.
+// TestBeyond: no sum, product or rounding of spans wraps. An instant within lab time and a span that a
+// user may give have a sum; larger sums are the last instant before Never.
 func TestBeyond(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := Time(rapid.Int64Range(0, int64(Never)).Draw(t, "at"))

@@ -192,7 +192,7 @@ func TestDamageOnTheWire(t *testing.T) {
 			t.Fatalf("bit %d: the damaged frame passes", bit)
 		}
 		p.Put(g)
-		if f.Trusted() { // what is damaged, with no ICRC kept, is so after the next wire, too
+		if f.Trusted() { // a damaged frame, with no ICRC kept, is still damaged after the next wire
 			if g, err = p.Parse(f.AppendTo(nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -276,8 +276,8 @@ func TestRetag(t *testing.T) {
 	}
 }
 
-// TestParseTruncated feeds every prefix of every vector; none may panic, and none
-// that cuts into what the lengths promise may parse as RoCE.
+// TestParseTruncated feeds every prefix of every vector; none may panic, and none that is shorter than
+// its lengths may parse as RoCE.
 func TestParseTruncated(t *testing.T) {
 	var p Pool
 	for _, v := range vectors {
@@ -407,7 +407,7 @@ func BenchmarkICRC(b *testing.B) {
 			ICRC(bytes[14 : len(bytes)-4])
 		}
 	})
-	b.Run("parts", func(b *testing.B) { // payload CRC known: what receivers of a shared payload pay
+	b.Run("parts", func(b *testing.B) { // payload CRC known: the cost for receivers of a shared payload
 		for b.Loop() {
 			f.computeICRC()
 		}

@@ -64,7 +64,7 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-// TestAsksNot: what is no question for an address of the fabric.
+// TestAsksNot: frames that do not ask for an address of the fabric.
 func TestAsksNot(t *testing.T) {
 	change := func(s string, at int, v ...byte) []byte {
 		b := unhex(t, s)

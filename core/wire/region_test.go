@@ -35,8 +35,8 @@ func TestMRPRegionLayout(t *testing.T) {
 	}
 }
 
-// FuzzParseMRP: no payload makes the parser or its views leave their bytes; what parses
-// is the same when it is written again.
+// FuzzParseMRP: no payload makes the parser or its views leave their bytes; a parsed packet is the same
+// when it is written again.
 func FuzzParseMRP(f *testing.F) {
 	for _, c := range codecs {
 		switch c.name {

@@ -30,7 +30,7 @@ func datagram(t testing.TB, w Flow, to [16]byte, size int, r *rand.Rand) []byte 
 	if w.VLAN != nil {
 		return b
 	}
-	if w.IPv6 { // what the sender would do: address, then ICRC
+	if w.IPv6 { // steps of the sender: address, then ICRC
 		copy(b[38:54], to[:])
 		copy(b[:6], append([]byte{0x33, 0x33}, to[12:]...))
 	} else {

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRemembered: what a Bridge remembers from packet to packet, and the shorter way by which Seal completes most trusted packets,
-// change no bit: packets of a few flows, in any order, with and without tag, IPv6 and trust, have the headers and the ICRC that a
-// new Bridge gives them, right checksums, and the headers that they have without trust.
+// TestRemembered: the state that a Bridge keeps from packet to packet, and the shorter way by which Seal completes most trusted
+// packets, change no bit: packets of a few flows, in any order, with and without tag, IPv6 and trust, have the headers and the
+// ICRC that a new Bridge gives them, right checksums, and the headers that they have without trust.
 func TestRemembered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pool

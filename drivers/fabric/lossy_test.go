@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// TestNICOfLossyClass: the NICs of a fabric know which classes have PFC. A slow one pauses its
-// switch in such a class; in another it drops what it has no room for.
+// TestNICOfLossyClass: the NICs of a fabric know which classes have PFC. A slow one pauses its switch
+// in such a class; in another it drops frames for which it has no room.
 func TestNICOfLossyClass(t *testing.T) {
 	for _, lossless := range []uint8{1 << 3, 1 << 4} {
 		g, err := topo.Star(2, simlab.Link())

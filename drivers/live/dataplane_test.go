@@ -90,7 +90,7 @@ func pin(tb testing.TB, core int) {
 	must(tb, unix.SchedSetaffinity(0, &s))
 }
 
-// deaf unbinds a socket: what arrives is dropped by the kernel.
+// deaf unbinds a socket: the kernel drops arriving frames.
 func deaf(b *testing.B, fd int) { must(b, unix.Close(fd)) }
 
 // generate sends the same frames over and over, from a core of its own, until stop is set, and counts

@@ -159,9 +159,9 @@ func TestStopBlocked(t *testing.T) {
 	end()
 }
 
-// TestSideBySide: what workers of a host spend on chunks passes side by side in lab time, as on the event clock
-// (AG-23, AG-30): four that begin together with steps of their own end each after their own steps, and not after
-// all of them.
+// TestSideBySide: the times that workers of a host spend on chunks pass side by side in lab time, as on the
+// event clock (AG-23, AG-30): four that begin together with steps of their own end each after their own steps,
+// and not after all of them.
 func TestSideBySide(t *testing.T) {
 	l, h, end := testHost(t)
 	defer end()

@@ -17,8 +17,8 @@ var (
 	actsRuns = flag.Uint64("acts-runs", 8, "runs of TestActs")
 )
 
-// TestActs: what is done by hand between rounds, whenever that is, has its record: a simulation that does
-// the same at the recorded instants is the same run.
+// TestActs: manual faults between rounds, at any instant, have their record: a simulation that does the
+// same at the recorded instants is the same run.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	runs := *actsRuns

@@ -192,7 +192,7 @@ func nodeFails(t *testing.T, cfg *sim.Config) {
 			return nil
 		}
 		for without := range files {
-			if m != nil { // the second time round: what it reads
+			if m != nil { // the second time: the memory that it reads
 				continue
 			}
 			if x, err := NewNodeMemory(fds(files, without)); !errors.Is(err, unix.EBADF) || x != nil {

@@ -15,7 +15,7 @@ func (b broken) Close() error {
 	return errors.Join(b.Conn.Close(), errors.New("tls: failed to send closeNotify alert"))
 }
 
-// TestDaemonGone: what is said of a machine whose connection cannot be closed names the machine and the instant.
+// TestDaemonGone: the error of a machine whose connection cannot be closed names the machine and the instant.
 func TestDaemonGone(t *testing.T) {
 	here, there := net.Pipe()
 	if err := there.Close(); err != nil {

@@ -578,7 +578,7 @@ func TestForeignFrameFirst(t *testing.T) {
 	var seen atomic.Pointer[[]byte]
 	for range 2 { // the first run has the frame, the second gets it
 		b := newBench(t, benchLab)
-		b.pipes[5][2].spoil = func(i int, f []byte) []byte { // what leaf1 gets of the spine
+		b.pipes[5][2].spoil = func(i int, f []byte) []byte { // frames that leaf1 gets of the spine
 			if c := slices.Clone(f); i == 1500 {
 				seen.Store(&c)
 			}
@@ -601,8 +601,7 @@ func TestForeignFrameFirst(t *testing.T) {
 	}
 }
 
-// foreignFrames runs a lab whose host h1 gets three frames that nobody has announced: a whole one of before, one whose ICRC is wrong, and
-// none at all.
+// foreignFrames runs a lab whose host h1 gets three unannounced frames: a whole one of before, one whose ICRC is wrong, and none at all.
 func foreignFrames(t *testing.T, b *bench) {
 	t.Helper()
 	var seen atomic.Pointer[[]byte]
@@ -716,8 +715,8 @@ func TestNodeLies(t *testing.T) {
 	}
 }
 
-// TestSealed: a node can write what is its own and nothing else, whatever descriptor it holds, and
-// can change the size of none.
+// TestSealed: a node can write its own memory and no other, whatever descriptor it holds, and can
+// change the size of none.
 func TestSealed(t *testing.T) {
 	f, err := newFile("test", ringSize)
 	if err != nil {

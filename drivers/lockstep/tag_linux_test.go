@@ -77,7 +77,7 @@ func TestReplayedFrames(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			at := min(next+draw.IntN(8), len(frames)-1) // what comes next, or
+			at := min(next+draw.IntN(8), len(frames)-1) // the next frame, or
 			if draw.IntN(2) == 0 {
 				at = draw.IntN(len(frames)) // any
 			}

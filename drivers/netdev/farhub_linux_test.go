@@ -58,7 +58,7 @@ func TestReachBy(t *testing.T) {
 			for i, f := range all {
 				fds[i] = unix.PollFd{Fd: int32(f.Fd()), Events: unix.POLLIN}
 			}
-			_, _ = unix.Poll(fds, 50) // what has come is read below
+			_, _ = unix.Poll(fds, 50) // arrived frames are read below
 			for i, f := range all {
 				came[i] = came[i] || i != from && arrived(f, marked)
 			}

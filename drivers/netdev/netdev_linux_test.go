@@ -221,8 +221,8 @@ func TestHeld(t *testing.T) {
 	_ = files[0].Close() // it is the test's
 }
 
-// TestNames: no two ports of a node have one name, however alike their full names are, and
-// all fit what the kernel takes.
+// TestNames: no two ports of a node have one name, however alike their full names are, and all fit the
+// kernel's limit.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for p := range 254 {
@@ -241,8 +241,8 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestWhole: a list that the kernel could not finish is asked for again, and in the end it
-// is an error: what it lacks is not gone.
+// TestWhole: a list that the kernel could not finish is asked for again, and in the end it is an error:
+// the missing entries still exist.
 func TestWhole(t *testing.T) {
 	for _, broken := range []int{0, 1, dumpsMax - 1, dumpsMax} {
 		asked := 0

@@ -67,7 +67,7 @@ var sabotages = []sabotage{
 		n.SetFault(r.IntN(n.Ports()), &forger{net: n, left: 1 + r.IntN(4), nak: true})
 	}},
 	{invariant: "a member behind it expects", do: func(_ *testing.T, n *Net, r *rand.Rand) {
-		// A member forgets what it has received.
+		// A member forgets the packets that it has received.
 		n.At(someInstant(r), func(now vtime.Time) {
 			nic := n.NIC(1 + r.IntN(n.graph.Hosts-1))
 			nic.QPs(func(q *virtrnic.QP) {
@@ -82,8 +82,8 @@ var sabotages = []sabotage{
 		n.At(someInstant(r), func(now vtime.Time) { n.NIC(1+r.IntN(n.graph.Hosts-1)).Stall(now, true) })
 	}},
 	{invariant: "", do: func(_ *testing.T, n *Net, r *rand.Rand) {
-		// A member or a switch forgets its groups: feedback that was under way speaks for nobody
-		// any more, and no invariant is broken.
+		// A member or a switch forgets its groups: feedback that was under way covers no member any
+		// more, and no invariant is broken.
 		at := someInstant(r)
 		n.At(at, func(now vtime.Time) {
 			nic := n.NIC(1 + r.IntN(n.graph.Hosts-1))
@@ -140,7 +140,7 @@ var sabotages = []sabotage{
 		}
 	}},
 	{invariant: "", tight: true, do: func(_ *testing.T, n *Net, r *rand.Rand) {
-		// A fault makes the links from hosts as much longer, or doubles what comes over them.
+		// A fault makes the links from hosts as much longer, or doubles the frames on them.
 		for h := range n.graph.Hosts {
 			f := &faults.Impairment{Hold: 40 * vtime.Microsecond}
 			if r.IntN(3) == 0 {
@@ -258,7 +258,7 @@ func wantRefusals(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return r.Wait(q) // that nobody sends
+		return r.Wait(q) // without a sender
 	})
 	if !errors.Is(err, rankhost.ErrDeadlock) || called != far {
 		t.Errorf("a receive that nothing comes for ends with %v; the call at %v came at %v", err, far, called)

@@ -1,6 +1,7 @@
 package sim
 
-// Groups of programs: hosts report what they join, switches look at the reports, and datagrams follow.
+// Groups of programs: hosts report the groups that they join, switches read the reports, and datagrams
+// follow.
 
 import (
 	"fmt"
@@ -279,8 +280,8 @@ func TestJoinsLost(t *testing.T) {
 	}
 }
 
-// TestJoinsExpire: a host that crashes without a word is out of all tables after two queries that nobody answers, and
-// nobody else is.
+// TestJoinsExpire: a host that crashes without a word is out of all tables after two unanswered queries, and no other
+// host is.
 func TestJoinsExpire(t *testing.T) {
 	l := newJoinLab(t, joinGraph(t, "k=4", false), nil)
 	const g = 0xe1000001
@@ -423,7 +424,7 @@ func TestJoinsReroute(t *testing.T) {
 	l.check(at.Add(30*vtime.Second), groups, "after the queries of these")
 }
 
-// TestJoinsQuiet: a lab in which nobody joins has the digest and the events of one without trees.
+// TestJoinsQuiet: a lab without joins has the digest and the events of one without trees.
 func TestJoinsQuiet(t *testing.T) {
 	var digests []uint64
 	var events []uint64

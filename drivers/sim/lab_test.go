@@ -35,7 +35,7 @@ func newStar(t *testing.T) *Net {
 	return newLab(t, labConfig(g))
 }
 
-// runAll runs a program on all hosts and leaves what it has made.
+// runAll runs a program on all hosts and keeps its objects.
 func runAll(n *Net, program func(r *rank.Rank) error) error {
 	params, first := simlab.Params(), wire.PSN(0)
 	params.FirstPSN = &first

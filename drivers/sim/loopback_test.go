@@ -68,7 +68,7 @@ func newLoops(t *testing.T) *loops {
 	return l
 }
 
-// TestLoopback: what a NIC sends to itself beside what it sends to others is, completion by completion, the same
+// TestLoopback: a NIC's messages to itself, beside those to others, are, completion by completion, the same
 // whether the loop looks at the transmitter only when it must (machine: starts are deadlines) or at every start.
 func TestLoopback(t *testing.T) {
 	lazy, plain := newLoops(t), newLoops(t)

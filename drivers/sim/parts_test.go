@@ -240,8 +240,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPartsRefused: what cannot be built whole cannot be built in parts, and a group of hosts that
-// the lab has not is an error of the rank that asks for it.
+// TestPartsRefused: a lab that cannot be built whole cannot be built in parts, and a group of hosts
+// that the lab has not is an error of the rank that asks for it.
 func TestPartsRefused(t *testing.T) {
 	wantPartsRefused(t)
 }

@@ -111,7 +111,7 @@ func TestRadixOrder(t *testing.T) {
 			if h.n != ref.n {
 				t.Fatalf("round %d, step %d: %d keys, want %d", round, step, h.n, ref.n)
 			}
-			if r.IntN(500) == 0 && h.n > 0 { // what a change of the base does
+			if r.IntN(500) == 0 && h.n > 0 { // effect of a change of the base
 				keys := h.drain()
 				for _, k := range keys {
 					h.push(k)

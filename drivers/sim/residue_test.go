@@ -73,7 +73,7 @@ func (l *litter) make(r *rank.Rank, b *rank.Buffer, kind int, name string, i int
 	case 0:
 		c, err := r.Connect(r.ID() ^ 1)
 		if err == nil {
-			_, err = c.Send(b, 0, 5000) // nobody receives it
+			_, err = c.Send(b, 0, 5000) // no host receives it
 		}
 		return err
 	case 1, 2:
@@ -246,9 +246,9 @@ func leftBehind(t *testing.T, seed uint64) {
 	}
 }
 
-// TestLateRegistration: a registration that a fault holds back until switches have forgotten
-// that its group was deleted makes a group that nobody deletes: it is for them to age out, and
-// no mistake. One that comes in time makes none.
+// TestLateRegistration: a registration that a fault holds back until switches have forgotten that its
+// group was deleted makes a group that no rank deletes: the switches age it out, and it is no mistake.
+// One that comes in time makes none.
 func TestLateRegistration(t *testing.T) {
 	left := map[vtime.Duration]int{}
 	for _, hold := range []vtime.Duration{10 * vtime.Microsecond, 2 * vtime.Second} {

@@ -29,7 +29,7 @@ type sideOp struct {
 	flags    virtrnic.SendFlags
 	add      uint64 // atomics
 	compare  uint64
-	original uint64 // what an atomic must find
+	original uint64 // value that an atomic must find
 	stranger bool   // UD: with a key that is not the receiver's
 }
 
@@ -54,7 +54,7 @@ type sideFlow struct {
 	depth   uint8
 	psn     wire.PSN
 	ops     []sideOp
-	words   [2]uint64     // what the atomics at each end leave behind
+	words   [2]uint64     // values that the atomics at each end leave
 	late    vtime.Time    // when half of the receives are posted
 	rest    [2]vtime.Time // when end 0 drains its send queue, and when it resumes; 0: never
 	last    [2]vtime.Time // drawing: when each end has posted last
@@ -80,7 +80,7 @@ func (v *trial) drawSides(r *rand.Rand) {
 			f.hosts, f.deaf = peers[:min(len(peers), 2+r.IntN(6))], r.IntN(4) == 0
 		}
 		if v.tight && f.typ == virtrnic.TypeRC {
-			f.traffic = 26<<2 | wire.ECNECT0 // what lossy classes have left is too little to repeat through
+			f.traffic = 26<<2 | wire.ECNECT0 // the rest beside lossy classes is too small to repeat through
 		}
 		for range f.hosts {
 			f.shared = append(f.shared, f.typ != virtrnic.TypeUC && r.IntN(3) == 0)
@@ -141,7 +141,7 @@ func (v *trial) drawOp(r *rand.Rand, f *sideFlow) {
 // sideHost holds the state that the flows of a host share.
 type sideHost struct {
 	node     int
-	fresh    []amount // what the lab has to hold there at rest, once the flows have begun
+	fresh    []amount // objects that the lab has to hold there at rest, once the flows have begun
 	nic      *virtrnic.NIC
 	pd       *virtrnic.PD
 	sends    *virtrnic.CQ
@@ -167,7 +167,7 @@ type sideEnd struct {
 	qp     *virtrnic.QP
 	shared *common // nil: it has receives of its own
 	ah     *virtrnic.AddressHandle
-	local  area // what is sent, and where answers go: a slot for each of the flow's requests
+	local  area // data to send, and the place of answers: a slot for each of the flow's requests
 	recv   area // its own receives
 	target area // of the peer's WRITEs: a slot for each of the flow's requests
 	source area // of the peer's READs

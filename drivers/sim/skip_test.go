@@ -78,7 +78,7 @@ func drawSkipLab(t *testing.T, seed uint64) (l skipLab) {
 		l.what += ", a datagram now and then"
 		l.cross = append(l.cross, func(n *sim.Net) { n.At(vtime.Time(50*vtime.Microsecond), stray(n)) })
 	}
-	switch seed % 12 { // not drawn: what is drawn above stays as it was
+	switch seed % 12 { // not drawn: the draws above stay as they were
 	case 7:
 		l.what += ", no digest"
 		l.cfg.NoDigest = true
@@ -103,7 +103,7 @@ func (e everySo) Arrive(vtime.Time, *wire.Frame) faults.Verdict {
 	return faults.Verdict{Drop: *e.count%e.every == 0}
 }
 
-// stray sends a datagram to nobody, again and again for a while.
+// stray sends a datagram without a receiver, again and again for a while.
 func stray(n *sim.Net) func(now vtime.Time) {
 	left := 5
 	var send func(now vtime.Time)

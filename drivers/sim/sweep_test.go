@@ -122,7 +122,7 @@ func drawTrial(t testing.TB, seed uint64) trial {
 			v.irn.Cap = 1 + r.IntN(50_000)
 		}
 	}
-	r = rand.New(rand.NewPCG(seed, 6)) // what was added later leaves the draws above as they were
+	r = rand.New(rand.NewPCG(seed, 6)) // later additions leave the draws above as they were
 	v.sw = fabric.Switch{
 		Latency: 300 * vtime.Nanosecond, MTU: v.mtu, CutThrough: cut,
 		Settings: virtswitch.Settings{PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
@@ -188,7 +188,7 @@ func (v *trial) drawSwitches(r *rand.Rand) {
 	}
 }
 
-// drawNICs draws what NICs do about congestion and loss.
+// drawNICs draws the NICs' reactions to congestion and loss.
 func (v *trial) drawNICs(t testing.TB, r *rand.Rand) {
 	t.Helper()
 	v.nic = virtrnic.Settings{AckEvery: v.ack, IRN: v.irn}
@@ -390,7 +390,7 @@ func (s *sightings) addSwitch(st *virtswitch.Stats) {
 	a.CNPsOut += st.CNPsOut
 }
 
-// missing names what a sweep of some size must have met and has not.
+// missing names the events that a sweep of some size must have met and has not.
 func (s *sightings) missing() (names []string) {
 	a, b := &s.nic, &s.sw
 	for _, x := range []struct {

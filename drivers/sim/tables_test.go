@@ -10,7 +10,7 @@ import (
 )
 
 // TestTablesAtScale (R-C20): groups of 64, 512 and 1024 members on the fabric of 1024 hosts take no more of a switch than the 711 bytes of a
-// group at 64 ports, and one of all hosts no more of any switch than one of half of them: what a switch has of a group are its ports.
+// group at 64 ports, and one of all hosts no more of any switch than one of half of them: a switch's entry of a group is its ports.
 func TestTablesAtScale(t *testing.T) {
 	g, err := topo.ThreeLayer(topo.FT1024(), simlab.Link())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// traceEvents has a sweep print what happens.
+// traceEvents has a sweep print its events.
 var traceEvents = flag.Bool("trace", false, "print the machines' events of a sweep")
 
 // printEvents returns tracers that print.

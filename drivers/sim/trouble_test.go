@@ -219,9 +219,9 @@ func troubled(t *testing.T, seed uint64) {
 	}
 }
 
-// sleepers has tasks sleep and wait for each other, all of which costs an event for each
-// time that something has to wake one, and no more: what is left of a sleep that was cut
-// short does not give rise to others. Nobody sleeps longer or shorter than it said.
+// sleepers has tasks sleep and wait for each other, all of which costs an event for each time that
+// something has to wake one, and no more: the rest of a sleep that was cut short does not cause others.
+// Nobody sleeps longer or shorter than it said.
 func sleepers(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 97))

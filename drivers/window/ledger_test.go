@@ -52,7 +52,7 @@ type modelRun struct {
 	looks    int        // times that programs may still resume after input from outside the lab
 	look     vtime.Time // when they last did
 	edge     vtime.Time
-	injected [][]modelEvent // by part, what they did then
+	injected [][]modelEvent // by part, its actions then
 	back     int            // parts that had been granted more than that
 
 	bounds  []vtime.Time // by part: the latest that it has been granted
@@ -61,7 +61,7 @@ type modelRun struct {
 	fullest int          // frames on one link
 
 	liar   int                                                       // -1: none
-	lie    func(p *modelPart, round int, next vtime.Time) vtime.Time // what the liar reports in place of next
+	lie    func(p *modelPart, round int, next vtime.Time) vtime.Time // the liar's report in place of next
 	harm   string                                                    // a frame of the liar that arrives before a bound
 	rounds int
 	failed error // of a round in which programs looked
@@ -383,7 +383,7 @@ func (m *modelRun) run() ([][]modelEvent, error) {
 	return logs, err
 }
 
-// alone runs the model one event after the other: what parts handle if they are not divided.
+// alone runs the model one event after the other, as undivided parts handle them.
 func (m *modelRun) alone(injected [][]modelEvent) (logs [][]modelEvent) {
 	for i, all := range injected {
 		for _, e := range all {
@@ -421,7 +421,7 @@ func (m *modelRun) alone(injected [][]modelEvent) (logs [][]modelEvent) {
 const modelRuns = 500
 
 // TestLedger: on random graphs, some of whose parts have a timer far away, whatever overtakes what within a round, all reports of honest parts pass, no frame arrives before a bound, and the parts
-// handle what they handle undivided; so also where programs resume after input from outside the lab. In some runs a part reports an instant below all known ones, down to the floor itself: no
+// handle the same events as undivided; so also where programs resume after input from outside the lab. In some runs a part reports an instant below all known ones, down to the floor itself: no
 // higher floor would do.
 func TestLedger(t *testing.T) {
 	earlier, least, events, back := 0, 0, 0, 0
@@ -454,8 +454,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerLies: a part that reports what cannot be ends the run in that round, with an error that names it. One that conceals
-// events is stopped before a frame of it harms another part.
+// TestLedgerLies: a part that reports an impossible value ends the run in that round, with an error that names it. One that
+// conceals events is stopped before a frame of it harms another part.
 func TestLedgerLies(t *testing.T) {
 	const names = "node n%d says that"
 	for name, lie := range map[string]struct {

@@ -37,7 +37,7 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// TestObject leaves alone what is no indented object.
+// TestObject: text other than an indented object is left alone.
 func TestObject(t *testing.T) {
 	for _, s := range []string{"", "[]\n", "{}\n", "null\n"} {
 		if got := Object([]byte(s)); string(got) != s || !errors.Is(CheckObject(got), ErrNone) {

@@ -33,7 +33,7 @@ func complete[S any](t *testing.T, what string, table []count[S]) {
 	}
 }
 
-// TestComplete: what machines count is all shown, each number under one name.
+// TestComplete: all counters of machines are shown, each number under one name.
 func TestComplete(t *testing.T) {
 	complete(t, "switch", switchCounts)
 	complete(t, "NIC", nicCounts)
@@ -57,7 +57,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestSince: what had been counted before is taken away, everywhere.
+// TestSince: earlier counts are subtracted, everywhere.
 func TestSince(t *testing.T) {
 	var p Port
 	v := reflect.ValueOf(&p).Elem()

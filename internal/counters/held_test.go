@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestHeldWaits: what waits at ports is there by port, and nothing is there of a node at which nothing waits.
+// TestHeldWaits: frames that wait at ports are listed by port, and none of a node at which nothing waits.
 func TestHeldWaits(t *testing.T) {
 	var h Held
 	h.waits(0, 3, 0, 0)

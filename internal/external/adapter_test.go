@@ -161,8 +161,8 @@ func TestAccessPort(t *testing.T) {
 	})
 }
 
-// TestSilentDevice: a device that has said nothing yet is asked for its MAC, again and
-// again; what is for it waits meanwhile, up to the window.
+// TestSilentDevice: a device that has said nothing yet is asked for its MAC, again and again; frames
+// for it wait meanwhile, up to the window.
 func TestSilentDevice(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		b := newBench(1, v6)
@@ -198,8 +198,8 @@ func ask(v6 bool, ip uint32) func(*wire.Frame) {
 	return func(f *wire.Frame) { f.BuildAsk(v6, deviceMAC, deviceIP, ip) }
 }
 
-// TestAnswers: the adapter speaks for the fabric's hosts and for every group, and for
-// nobody else, to questions in the fabric's family.
+// TestAnswers: the adapter speaks for the fabric's hosts and for every group, and for no other address,
+// to questions in the fabric's family.
 func TestAnswers(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		for _, c := range []struct {
@@ -289,7 +289,7 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-// TestWindow: what the lab's slower link cannot take waits, and beyond the window it is
+// TestWindow: frames that the lab's slower link cannot take wait, and beyond the window they are
 // dropped and counted.
 func TestWindow(t *testing.T) {
 	b := newBench(100, false)
@@ -386,7 +386,7 @@ func anything(t *testing.T, seed uint64) *Stats {
 				b.leaf.send(now, func(f *wire.Frame) { f.BuildPFC(wire.PFC{Enable: 8, Quanta: [8]uint16{3: uint16(r.IntN(2000))}}) })
 				return
 			case 9:
-				b.leaf.send(now, func(f *wire.Frame) { // registration that concerns nobody here
+				b.leaf.send(now, func(f *wire.Frame) { // registration without a member here
 					e := wire.NewEnvelope(wire.Flow{IPv6: b.v6, Src: hostIP, Dst: groupID, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP})
 					f.StartDatagram(&e)
 					f.Seal(0, false)

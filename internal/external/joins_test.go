@@ -31,7 +31,7 @@ type joinBench struct {
 	host  *end
 	dev   *end
 	addrs [][16]byte
-	in    map[[16]byte]bool // what the device has joined
+	in    map[[16]byte]bool // groups that the device has joined
 	sent  wire.PSN
 }
 
@@ -95,8 +95,8 @@ func (b *joinBench) report(src uint32, records ...record) []byte {
 	return deviceReport(b.v6, src, records...)
 }
 
-// deviceReport returns a report as the RFCs have it. It is written here a second time: the adapter is to understand what
-// others send.
+// deviceReport returns a report as the RFCs have it. It is written here a second time: the adapter has to understand the
+// reports of others.
 func deviceReport(v6 bool, src uint32, records ...record) []byte {
 	if v6 {
 		m := []byte{143, 0, 0, 0, 0, 0, 0, byte(len(records))}
@@ -329,7 +329,7 @@ func (b *joinBench) act(r *rand.Rand, what string) {
 	}
 }
 
-// apply does to the model what a report says.
+// apply applies a report to the model.
 func (b *joinBench) apply(records []record) {
 	for _, x := range records {
 		switch x.kind {
@@ -439,8 +439,8 @@ func TestDeviceQueried(t *testing.T) {
 	})
 }
 
-// TestJoinsRepeated: when the lab's link is up again, a switch that has forgotten the device hears what it is a member of; and
-// there is room for JoinsMax addresses and not for one more.
+// TestJoinsRepeated: when the lab's link is up again, a switch that has lost the device's groups gets them again; and there is
+// room for JoinsMax addresses and not for one more.
 func TestJoinsRepeated(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		b := newJoinBench(t, v6, true, 0)

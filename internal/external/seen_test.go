@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// TestSeen: what the adapter takes down of a device, as those need who look for a mistake.
+// TestSeen: the observations of a device by the adapter, for diagnosis.
 func TestSeen(t *testing.T) {
 	families(t, func(t *testing.T, v6 bool) {
 		b := newBench(1, v6)

@@ -14,8 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/prng"
 )
 
-// TestFence: who has seen an epoch refuses older ones, and a newer one waits until what was
-// admitted before has ended.
+// TestFence: who has seen an epoch refuses older ones, and a newer one waits until calls admitted
+// before have ended.
 func TestFence(t *testing.T) {
 	var f Fence
 	leave, err := f.Enter(3)
@@ -53,7 +53,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFenceOrder: many leaders at once, in any order: what is admitted is done in the order of
+// TestFenceOrder: many leaders at once, in any order: admitted calls are carried out in the order of
 // epochs.
 func TestFenceOrder(t *testing.T) {
 	for seed := range uint64(50) {
@@ -84,8 +84,7 @@ func TestFenceOrder(t *testing.T) {
 	}
 }
 
-// TestIntercept: calls without an epoch may look, and may do what is the leader's only where no
-// leader was.
+// TestIntercept: calls without an epoch may read, and may make changes only where no leader was.
 func TestIntercept(t *testing.T) {
 	var f Fence
 	call := func(epoch, method string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestStrip: what names a machine, a program or an instant is gone, and who called whom is there.
+// TestStrip: names of machines, programs and instants are gone, and who called whom is there.
 func TestStrip(t *testing.T) {
 	m := &profile.Mapping{ID: 1, File: "/home/me/p0", BuildID: "1234", Start: 1, Limit: 2}
 	f := &profile.Function{ID: 1, Name: "a.b", Filename: "a/b.go", StartLine: 3}

@@ -221,8 +221,8 @@ func testManual(t *testing.T, page string) {
 	}
 }
 
-// testCompletion loads the file into a shell and presses Tab: what it offers comes from the
-// installed program.
+// testCompletion loads the file into a shell and presses Tab: its completions come from the installed
+// program.
 func testCompletion(t *testing.T, root string) {
 	tool(t, "bash")
 	script := `set -eu

@@ -14,8 +14,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/checksum"
 )
 
-// TestRun: all jobs are done, whatever becomes of others; errors come in the order of the jobs; what was done before
-// does not count for the speed of the machine.
+// TestRun: all jobs are done, whatever becomes of others; errors come in the order of the jobs; jobs done before do
+// not count for the speed of the machine.
 func TestRun(t *testing.T) {
 	jobs := make([]Job, 9)
 	for i := range jobs {

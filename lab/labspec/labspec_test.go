@@ -75,8 +75,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestTimeline: faults have what the file and its defaults say, in the file's order; one that
-// names what the graph lacks is an error with its number.
+// TestTimeline: faults have the values of the file and its defaults, in the file's order; one that
+// names a node or link that the graph lacks is an error with its number.
 func TestTimeline(t *testing.T) {
 	l, g := read(t, star+"faults:\n  - {at: 1ms, agent-crash: {nodes: leaf0}}\n  - {at: 2ms, link-down: {links: h2-leaf0}}\n")
 	all, err := Timeline(l, g)

@@ -125,9 +125,9 @@ func TestMessageCut(t *testing.T) {
 	}
 }
 
-// TestMessageGolden: the bytes of messages stay what they are under the schema's name, since logs
-// hold them. If a new key changes them, its default is not the zero value: the message of a lab
-// from before the key would mean another lab, and needs another schema.
+// TestMessageGolden: the bytes of messages do not change under the schema's name, since logs hold them.
+// If a new key changes them, its default is not the zero value: the message of a lab from before the
+// key would mean another lab, and needs another schema.
 func TestMessageGolden(t *testing.T) {
 	var all []byte
 	for _, file := range examples(t, "testdata") {
@@ -298,7 +298,7 @@ func TestMessageFiles(t *testing.T) {
 	}
 }
 
-// TestEncodeRefused: what no message can carry is an error of the writer.
+// TestEncodeRefused: a value that no message can carry is an error of the writer.
 func TestEncodeRefused(t *testing.T) {
 	l, _ := read(t, star+"workloads: [{program: {name: p, args: [a]}}]\n")
 	l.Workloads[0].Program.Args[0] = "caf\xe9"

@@ -94,8 +94,8 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestByHand: what was done by hand is drawn from when it was done until it ended or was reset, and a reset ends
-// what the lab file has begun, too.
+// TestByHand: manual faults are drawn from their start until they ended or were reset, and a reset ends faults
+// of the lab file, too.
 func TestByHand(t *testing.T) {
 	l, err := lab.Parse("shown.mcl.yml", []byte(strings.Replace(paused, "- {loss", "- {in: run, loss", 1)))
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCut: frames cover the whole of a run, one after the other, in bounds; what is idle is one frame, what is busy has many.
+// TestCut: frames cover the whole of a run, one after the other, in bounds; an idle stretch is one frame, a busy one has
+// many.
 func TestCut(t *testing.T) {
 	frames := cut([]float64{100, 110, 120, 5000, 5010}, 100_000)
 	if len(frames) < 20 || frames[0].From != 0 || frames[0].To != 100 || frames[len(frames)-1].From != 5010 || frames[len(frames)-1].To != 100_000 {

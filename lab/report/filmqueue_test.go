@@ -17,7 +17,7 @@ workloads: [{bcast: {schemes: [cepheus], sizes: [1MiB], iterations: 6}}]
 faults: [{in: run, at: 100us, for: 50us, pause: {node: h3}}]
 `
 
-// TestFilmQueues: what waits before each link shows in the steps in which it waits, to within a quarter of the most that
+// TestFilmQueues: the queue before each link shows in the steps in which it waits, to within a quarter of the most that
 // the switch has counted or 8 KiB; also if the lab is simulated in parts. Without a trace it is said not to be known.
 func TestFilmQueues(t *testing.T) {
 	for _, workers := range []int{1, 2} {

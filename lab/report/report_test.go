@@ -23,7 +23,7 @@ expect:
   - bcast.chain.64B.jct.p50 < 0.001
 `
 
-// simulated runs a lab and reads its folder. It may fail: the lab expects what does not hold.
+// simulated runs a lab and reads its folder. It may fail: an expectation of the lab does not hold.
 func simulated(t *testing.T, base, text string) *Run {
 	t.Helper()
 	l, err := lab.Parse("shown.mcl.yml", []byte(text))

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// legible is a script that returns what a reader cannot make out on a page, as lines.
+// legible is a script that returns the illegible parts of a page, as lines.
 //
 //go:embed testdata/legible.js
 var legible string

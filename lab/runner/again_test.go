@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// TestAgain: a run with --check is compared with the run that leaves out what repeats, of which nothing is left.
+// TestAgain: a run with --check is compared with the fast-forwarded run, of which no file is left.
 func TestAgain(t *testing.T) {
 	l, err := lab.Parse("lab.mcl.yml", []byte("name: again\ntopology: {fat-tree: {k: 4}}\nnics: {icrc: flag, mtu: 4096}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [4MiB], iterations: 2, memory: phantom}}]\n"))
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 
 // TestCutoffOrder (AG-12): where a datagram is lost the rank fetches it sooner if the timer starts
 // before the barrier, as in the paper, than after it. The order we use by default is the latter.
-// Without an allowance for the barrier ranks fetch what is on its way, and every byte is right.
+// Without an allowance for the barrier ranks fetch chunks that are on their way, and every byte is
+// right.
 func TestCutoffOrder(t *testing.T) {
 	const text = "topology: {star: {hosts: 8}}\nnics: {timeout: 67us}\nworkloads: [{bcast: {schemes: [{ud-multicast: {%}}], sizes: [256KiB], iterations: 3}}]\n" +
 		"faults: [{loss: {links: leaf0-h3, rate: 2%%}}]\n"

@@ -109,7 +109,7 @@ func (r *faultRun) toward(from, to string) faults.Counts {
 
 // effects lists the effects that each example must show besides hits, by its file's name.
 var effects = map[string]struct {
-	fails string // what the run says, if the fault is more than the transport heals
+	fails string // the run's error, if the fault is more than the transport heals
 	check func(r *faultRun) error
 }{
 	"loss": {"", func(r *faultRun) error {

@@ -43,7 +43,8 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// TestCounts: expect may ask what a fallback or the repair of losses did, where a scheme has one.
+// TestCounts: expect may ask for counts of a fallback or of the repair of losses, where a scheme has
+// one.
 func TestCounts(t *testing.T) {
 	l, err := lab.Parse("lab.mcl.yml", []byte("name: q\ntopology: {star: {hosts: 3}}\nworkloads:\n"+
 		"  - bcast: {schemes: [{cepheus: {fallback: full}}, ud-multicast, chain], sizes: [64KiB], iterations: 1}\n"))

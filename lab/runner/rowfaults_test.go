@@ -97,7 +97,7 @@ func TestRowFaultsCounted(t *testing.T) {
 	}
 }
 
-// TestRowFaultsLifted: what is in force when a row ends is taken back before the next one begins: each row
+// TestRowFaultsLifted: faults in force when a row ends are lifted before the next one begins: each row
 // finds the lab whole, also after a switch that stays dead and an adapter that stays slow.
 func TestRowFaultsLifted(t *testing.T) {
 	const text = `name: lifted

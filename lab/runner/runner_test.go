@@ -82,8 +82,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestExpectations: quantities are found by their parts, however the size is written;
-// what was not measured is a failure that says so.
+// TestExpectations: quantities are found by their parts, however the size is written; a quantity that
+// was not measured is a failure that says so.
 func TestExpectations(t *testing.T) {
 	rows := []apps.Row{row("b", "x", 1<<20, 100, nil), row("b", "y", 1<<20, 250, nil)}
 	r := Report{Results: rows}

@@ -26,8 +26,8 @@ func tierRun(t *testing.T, topology, links string) (us float64, digest string) {
 	return r.Results[0].JCT.P50, r.Digest
 }
 
-// TestTiers: a tier's rate and delay are those of its links, in both directions, and of no
-// others; giving every tier what links have changes nothing.
+// TestTiers: a tier's rate and delay are those of its links, in both directions, and of no others;
+// giving every tier the parameters of links changes nothing.
 func TestTiers(t *testing.T) {
 	const shape = "{leaf-spine: {leaves: 2, spines: 1, hosts: 2}}"
 	base, digest := tierRun(t, shape, "{rate: 100Gbps}")

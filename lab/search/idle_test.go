@@ -24,7 +24,7 @@ func quietly(t *testing.T, lines string, faults ...string) *labRun {
 	return r
 }
 
-// Labs whose messages nobody acknowledges, or not all.
+// Labs in which no host acknowledges messages, or not all do.
 const (
 	unacknowledged = "topology: {m-port-n-tree: {m: 4, n: 2}}\n" +
 		"workloads: [{many-to-many: {schemes: [%s], sizes: [4KiB], iterations: 1}}]"
@@ -76,7 +76,7 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
-// TestPatience: what stands still while other faults come and go is waited for as long as a
+// TestPatience: frames that stand still while other faults come and go are waited for as long as a
 // fault, a pause, a timer, a link or a slow adapter may hold it, however often they come.
 func TestPatience(t *testing.T) {
 	const (

@@ -123,7 +123,7 @@ func (c *rawClient) memory(t *testing.T) []byte {
 	return b
 }
 
-// scribble writes at random into a ring's header and entries, often what makes some sense.
+// scribble writes at random into a ring's header and entries, often with valid values.
 func scribble(r *rand.Rand, b []byte, key uint32, at uint64) {
 	for range 40 {
 		i := 8 * r.IntN(len(b)/8)
@@ -239,7 +239,7 @@ func hostile(t *testing.T, r *rand.Rand, h [2]*host, buf []byte) error {
 				o = opGroupWant + op(r.IntN(int(opGroupOffer-opGroupWant))) // an operator's would end the connection
 			}
 			if o == opRegMR || o == opReregMR {
-				continue // what it registers it could write to, and this is the test's own memory
+				continue // it could write to registered memory, and this is the test's own
 			}
 			b := binary.LittleEndian.AppendUint32(nil, uint32(o))
 			n := binary.Size(body(o))

@@ -113,7 +113,7 @@ type evil struct {
 	key    uint32
 	polled uint64
 
-	unsignaled bool // what is posted next
+	unsignaled bool // the next request posted
 }
 
 func newEvil(t *testing.T, h *host, at, length uint64) *evil {
@@ -185,7 +185,7 @@ func (x *evil) poll() (statuses []uint32) {
 	return statuses
 }
 
-// TestRefusedReadsNothing: what a request may not do is found out before the program's memory is read.
+// TestRefusedReadsNothing: the rights of a request are checked before the program's memory is read.
 func TestRefusedReadsNothing(t *testing.T) {
 	const size = 6 << 30
 	_, at := sparse(t, size)
@@ -230,8 +230,8 @@ func TestRefusedReadsNothing(t *testing.T) {
 }
 
 // TestImagesMax: programs move more than the images may take at a time, in pieces, one by WRITEs, of which every
-// fourth is signaled, one by READs, and all of it
-// arrives; what it takes stays within bounds, which the kernel confirms.
+// fourth is signaled, one by READs, and all of it arrives; its memory stays within bounds, which the kernel
+// confirms.
 func TestImagesMax(t *testing.T) {
 	h, _ := hosts(t)
 	before := take(t)

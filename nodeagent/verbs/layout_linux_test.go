@@ -75,7 +75,7 @@ func cmLayout(want map[string]int) {
 	}
 }
 
-// TestExports: the libraries export what Debian's do, which symbols.txt says.
+// TestExports: the libraries export the symbols of Debian's, which symbols.txt lists.
 func TestExports(t *testing.T) {
 	lib := library(t)
 	list := func(command string) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestLimits: what the device advertises it grants, and no more; a queue takes as many requests as were granted; an operation that is
-// granted is served (testdata/limits.c).
+// TestLimits: the device grants its advertised limits, and no more; a queue takes as many requests as were granted; an operation that
+// is granted is served (testdata/limits.c).
 func TestLimits(t *testing.T) {
 	lib := library(t)
 	program := filepath.Join(t.TempDir(), "limits")

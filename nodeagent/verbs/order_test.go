@@ -414,8 +414,8 @@ func TestOrderWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestOrderOfArrival: threads that were started together run in the order in which they were started, however they arrive; one that nobody
-// has announced runs after them.
+// TestOrderOfArrival: threads that were started together run in the order in which they were started, however they arrive; an unannounced
+// one runs after them.
 func TestOrderOfArrival(t *testing.T) {
 	var o order
 	var p process

@@ -252,7 +252,8 @@ func (h *host) at(t testing.TB, lib, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// tools returns where what a test needs is, and skips the test on a machine that lacks some.
+// tools returns the paths of the programs that a test needs, and skips the test on a machine that lacks
+// one.
 func tools(t testing.TB, names ...string) {
 	t.Helper()
 	for _, n := range names {

@@ -98,7 +98,7 @@ func TestUnreadOnce(t *testing.T) {
 	}
 }
 
-// TestUnreadTurn: when programs have had a turn, in which they may have read, they are sent what has waited for that.
+// TestUnreadTurn: when programs have had a turn, in which they may have read, they get the waiting messages.
 func TestUnreadTurn(t *testing.T) {
 	h, turns, pool := &jumping{t: t}, NewTurns(), &wire.Pool{}
 	links := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 1e9}})
@@ -202,7 +202,7 @@ func TestUnreadWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for c.used[useEvents].Load() < 100<<10 { // nobody reads
+		for c.used[useEvents].Load() < 100<<10 { // no program reads
 			p.send(idBytes(1), nil)
 		}
 		p.close()

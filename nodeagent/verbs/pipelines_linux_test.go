@@ -84,8 +84,8 @@ func near(a, b vtime.Time) bool {
 	return a.Sub(b) < vtime.Millisecond && b.Sub(a) < vtime.Millisecond
 }
 
-// TestRandomPipelines: pipelines that are drawn by seed end in virtual time, print what they print on the machine's, and take the same lab
-// time in each run. MCASTLAB_PIPELINES=FIRST-LAST takes other seeds than the day's.
+// TestRandomPipelines: pipelines that are drawn by seed end in virtual time, have the same output as on the machine's clock, and take the
+// same lab time in each run. MCASTLAB_PIPELINES=FIRST-LAST takes other seeds than the day's.
 func TestRandomPipelines(t *testing.T) {
 	lib := library(t)
 	tools(t, "setarch", "awk", "rev")

@@ -100,8 +100,8 @@ func TestDevinfo(t *testing.T) {
 	}
 }
 
-// TestDebian: Debian's programs run unchanged, what goes over the link is well-formed RoCE, and
-// nothing is left when they have ended.
+// TestDebian: Debian's programs run unchanged, packets on the link are well-formed RoCE, and nothing is
+// left when they have ended.
 func TestDebian(t *testing.T) {
 	lib := library(t)
 	for i, c := range []struct {
@@ -191,8 +191,8 @@ func opcodes(t *testing.T, sent *tape) map[string]bool {
 	return seen
 }
 
-// TestOneNIC: programs that share a NIC reach each other by it, also what they read of each other's memory, and
-// nothing of that is on the link.
+// TestOneNIC: programs that share a NIC reach each other by it, also by READs of each other's memory, and none
+// of these packets is on the link.
 func TestOneNIC(t *testing.T) {
 	lib := library(t)
 	for i, args := range []string{

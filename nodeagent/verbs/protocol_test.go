@@ -212,7 +212,7 @@ func TestCompletionEntry(t *testing.T) {
 	}
 }
 
-// TestEntriesAllocateNothing: what happens for each message costs no memory.
+// TestEntriesAllocateNothing: the work for each message allocates nothing.
 func TestEntriesAllocateNothing(t *testing.T) {
 	var s send
 	var r recv

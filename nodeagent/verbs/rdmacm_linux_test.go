@@ -54,7 +54,7 @@ func listening(t *testing.T, h [2]*host, lib string, server, client []string) (s
 	return out.String(), string(b)
 }
 
-// thorough skips what takes long, unless nothing may be skipped.
+// thorough skips a slow test, unless nothing may be skipped.
 func thorough(t *testing.T) {
 	t.Helper()
 	if testing.Short() || os.Getenv("MCASTLAB_REQUIRE_TOOLS") == "" {

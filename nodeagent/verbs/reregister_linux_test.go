@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReregister: after any change of a region by ibv_rereg_mr, or one that is refused, its peer and its own end may do with it what was asked
-// for, and no more (testdata/rereg.c).
+// TestReregister: after any change of a region by ibv_rereg_mr, or one that is refused, its peer and its own end have the requested access to
+// it, and no more (testdata/rereg.c).
 func TestReregister(t *testing.T) {
 	lib := library(t)
 	program := build(t, lib, "rereg.c")

@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// copier stands for a NIC and a wire: it moves what a program writes to the memory of another at the same server, without a frame. A write has
+// copier stands for a NIC and a wire: it moves a program's writes to the memory of another at the same server, without a frame. A write has
 // completed when it is in that memory.
 type copier struct{ s *Server }
 
@@ -53,8 +53,8 @@ func writeBandwidth(b testing.TB, h [2]*host, lib string, messages, depth int) (
 	return 0, fmt.Errorf("it says nothing of 65536 bytes: %s", out)
 }
 
-// BenchmarkWrites: what perftest's writes of 64 KiB reach by the library and its rings alone, with a stub that copies for a NIC; through two NICs,
-// with frames and ICRC; and by eight programs at each of these at once. The bare NICs' figure is that of BenchmarkMessage in virtrnic.
+// BenchmarkWrites: the rate of perftest's writes of 64 KiB by the library and its rings alone, with a stub that copies for a NIC; through two
+// NICs, with frames and ICRC; and by eight programs at each of these at once. The bare NICs' figure is that of BenchmarkMessage in virtrnic.
 func BenchmarkWrites(b *testing.B) {
 	tools(b, "ib_write_bw")
 	lib := library(b)

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// TestVerbs: a program that opens a device at both ends of a link gets what the verbs promise, and
+// TestVerbs: a program that opens a device at both ends of a link gets the guarantees of the verbs, and
 // leaves nothing at the NICs.
 func TestVerbs(t *testing.T) {
 	for _, what := range []string{"one-sided", "two-sided", "regions", "datagrams", "abandoned", "vain", "shared", "extended", "pieces"} {
@@ -33,9 +33,9 @@ func runVerbs(t *testing.T, what string) {
 	h[1].emptied(t)
 }
 
-// TestReadOfMemoryGone, TestSendOfMemoryGone and TestReceiveInMemoryGone: a program that unmaps what it has
-// registered gets errors, and never other bytes. The memory is gone before the request is
-// posted, at an address where the kernel maps nothing of its own.
+// TestReadOfMemoryGone, TestSendOfMemoryGone and TestReceiveInMemoryGone: a program that unmaps registered
+// memory gets errors, and never other bytes. The memory is gone before the request is posted, at an address
+// where the kernel maps nothing of its own.
 func TestReadOfMemoryGone(t *testing.T) { runVerbs(t, "read-gone") }
 
 // TestSendOfMemoryGone is explained above.

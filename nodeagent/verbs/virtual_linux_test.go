@@ -29,7 +29,7 @@ type virtual struct {
 	path    string
 	kicked  bool
 	touched uint64
-	stuck   string    // what the program waits for that cannot come
+	stuck   string    // the program's wait that cannot end
 	give    time.Time // when a program that stops lab time is given up
 	end     func()    // kills the program
 }
@@ -71,7 +71,7 @@ func (h *virtual) Now() vtime.Time { return h.now }
 // Kick implements Host.
 func (h *virtual) Kick() { h.kicked = true }
 
-// Park implements Host: what is next happens, here or outside the lab.
+// Park implements Host: the next event happens, here or outside the lab.
 func (h *virtual) Park(until vtime.Time, why string) {
 	for {
 		if h.kicked {

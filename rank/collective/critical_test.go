@@ -26,7 +26,7 @@ func TestCriticalLinks(t *testing.T) {
 		{"binomial", Options{}, 8, large, two, 4 + 4 + 2}, // to the third child of the root after two round trips
 		{"binomial", Options{}, 3, large, two, 4 + 2},     // rank 2, acknowledged, then rank 1
 		{"binomial", Options{}, 16, large, two, 4*3 + 2},  // likewise one round on
-		{"binomial", Options{}, 1, large, two, 0},         // nobody
+		{"binomial", Options{}, 1, large, two, 0},         // no rank
 		{"k-nomial", Options{Radix: 4}, 4, large, two, 4 + 4 + 2},
 		{"k-nomial", Options{Radix: 4}, 16, small, two, 4},
 		{"1ring", Options{}, 8, large, two, 14},

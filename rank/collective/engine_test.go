@@ -293,9 +293,8 @@ func TestFlagTime(t *testing.T) {
 	}
 }
 
-// TestStaging: a ring of 4 MiB is enough at 200 Gb/s for threads that keep up (AG-20,
-// R-A9); of a receiver that does not, what exceeds the ring is dropped, fetched, and
-// right (FLT-20).
+// TestStaging: a ring of 4 MiB is enough at 200 Gb/s for threads that keep up (AG-20, R-A9); of a
+// receiver that does not, chunks beyond the ring are dropped, fetched, and right (FLT-20).
 func TestStaging(t *testing.T) {
 	for _, c := range []struct {
 		staging, workers int

@@ -157,7 +157,7 @@ func (c *casting) program(r *rank.Rank) error {
 	return a.Close()
 }
 
-// must runs and compares what each rank did beside the fast path.
+// must runs and compares the counters of each rank beside the fast path.
 func (c *casting) must(want ...collective.Recovery) {
 	c.t.Helper()
 	if err := c.run(); err != nil {
@@ -198,8 +198,8 @@ var nothing = collective.Recovery{}
 // chunked makes chunks of UC as long as those of UD, a packet.
 var chunked = map[string]collective.Options{"ud-multicast": {}, "uc-multicast": {Chunk: 1024}}
 
-// TestFetchOneLeaf (FLT-20): one chunk is lost at one leaf: it gets it from its left neighbour
-// after the cutoff, and nobody else does anything. The last chunk is short.
+// TestFetchOneLeaf (FLT-20): one chunk is lost at one leaf: it gets it from its left neighbour after
+// the cutoff, and no other rank acts. The last chunk is short.
 func TestFetchOneLeaf(t *testing.T) {
 	both(t, func(t *testing.T, scheme string) {
 		for _, chunk := range []int{0, 3, 9} {
@@ -296,8 +296,8 @@ func TestFetchBarrier(t *testing.T) {
 	})
 }
 
-// TestFetchReorder (FLT-20): chunks that overtake each other land where they belong, and nobody
-// asks for any.
+// TestFetchReorder (FLT-20): chunks that overtake each other land where they belong, and no rank asks
+// for one.
 func TestFetchReorder(t *testing.T) {
 	both(t, func(t *testing.T, scheme string) {
 		c := casting{t: t, ranks: 4, scheme: scheme, o: chunked[scheme], n: 30*1024 + 1, times: 2, fault: func(to, chunk, _ int) faults.Verdict {

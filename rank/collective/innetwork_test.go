@@ -47,10 +47,10 @@ func treeSum(n *sim.Net, group uint32, ranks map[int]int, node, from, owner, ind
 	return sum, ok
 }
 
-// TestReduceInNetwork: under loss, doubling and reordering each rank gets in its block,
-// once, what all ranks had there: integers the same as the ring makes, to the bit, floating
-// point in the order that the tree says, to the bit. Three messages follow each other, the
-// largest of more chunks than the window has.
+// TestReduceInNetwork: under loss, doubling and reordering each rank gets in its block, once, the sum
+// over all ranks: integers the same as by the ring, to the bit, floating point in the order that the
+// tree says, to the bit. Three messages follow each other, the largest of more chunks than the window
+// has.
 func TestReduceInNetwork(t *testing.T) {
 	seeds := uint64(24)
 	if testing.Short() {
@@ -125,7 +125,7 @@ func TestReduceUnanswered(t *testing.T) {
 	}
 }
 
-// TestReductionRefused: what a reduction cannot be of is said before anything starts.
+// TestReductionRefused: invalid reductions are refused before they start.
 func TestReductionRefused(t *testing.T) {
 	n := lossyNet(t, 1, faults.Impairment{})
 	err := n.Run(sim.Job{Name: "j", Hosts: []int{0, 3}, Params: simlab.Params(), Program: func(k *rank.Rank) error {

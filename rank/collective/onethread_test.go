@@ -110,7 +110,7 @@ func TestOneThreadRate(t *testing.T) {
 	}
 }
 
-// TestTransportRefused: what unicast does not have is refused in words.
+// TestTransportRefused: unknown transports of unicast are refused with a message.
 func TestTransportRefused(t *testing.T) {
 	g, err := topo.Star(2, simlab.Link())
 	n := newNet(t, g, err, 1)

@@ -205,8 +205,8 @@ func reduceTime(t *testing.T, name string, g *topo.Graph, mtu, size int) (float6
 	return last.Microseconds(), n
 }
 
-// TestBarrier: nobody leaves a barrier before the last has come, and without loss all
-// leave ceil(log2 N) S(0, L) later at the latest.
+// TestBarrier: no rank leaves a barrier before the last has entered, and without loss all leave
+// ceil(log2 N) S(0, L) later at the latest.
 func TestBarrier(t *testing.T) {
 	for seed := range uint64(40) {
 		ranks := 2 + int(seed)%15

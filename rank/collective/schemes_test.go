@@ -129,7 +129,7 @@ func runScheme(t *testing.T, name string, seed uint64) {
 	}
 }
 
-// TestWarmUp: what a warm-up gets wrong is not forgotten, and its times do not count.
+// TestWarmUp: errors of a warm-up count, and its times do not count.
 func TestWarmUp(t *testing.T) {
 	p := bcast.Params{Workload: "b", Sizes: []int{100}, Iterations: 2, WarmUp: 3, Schemes: named("unicast")}
 	raw, err := json.Marshal(p)

@@ -77,9 +77,9 @@ func wantCores(t *testing.T, before, after *smartNIC, cores []int, begin int) {
 }
 
 // TestCache: bitmaps of 2 GiB in chunks of 4 KiB, 64 KiB each, and contexts of 16 KiB. The paper says that more
-// than 16 communicators fit (R-A11): 19 do. A bitmap that has the whole cache covers 50 GB, less what its context
-// takes (R-A10). The paper's bitmap of 64 KiB for 16 GB would be one of 32 KiB chunks: in chunks of 4 KiB 16 GiB
-// take 512 KiB, of which two communicators fit (CON-21).
+// than 16 communicators fit (R-A11): 19 do. A bitmap that has the whole cache covers 50 GB, less the size of its
+// context (R-A10). The paper's bitmap of 64 KiB for 16 GB would be one of 32 KiB chunks: in chunks of 4 KiB 16
+// GiB take 512 KiB, of which two communicators fit (CON-21).
 func TestCache(t *testing.T) {
 	const chunks = 2 << 30 / 4096
 	s, fit := &smartNIC{}, 0
@@ -124,7 +124,7 @@ func TestCache(t *testing.T) {
 	if err := alone.begin(most + 1); err == nil {
 		t.Errorf("%d chunks fit", most+1)
 	}
-	if err := alone.begin(most); err != nil { // what is refused leaves nothing held
+	if err := alone.begin(most); err != nil { // a refused call leaves nothing held
 		t.Error(err)
 	}
 }

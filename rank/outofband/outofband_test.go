@@ -96,8 +96,8 @@ type blocked struct {
 	key        string
 }
 
-// model is the board without any structure: what was put, and all calls in the order in
-// which they came. After each operation it looks at all of them.
+// model is the board without any structure: the published values, and all calls in the order of their
+// arrival. After each operation it looks at all of them.
 type model struct {
 	put  map[string]bool
 	all  []blocked
@@ -123,7 +123,7 @@ func (m *model) goOn() (calls []int) {
 	return calls
 }
 
-// TestRandom: the board resumes after each operation what the model does, in its order.
+// TestRandom: the board resumes after each operation the calls of the model, in its order.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -181,7 +181,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestTake: what is taken is gone, whether it was there before or not.
+// TestTake: a taken value is gone, whether it was there before or not.
 func TestTake(t *testing.T) {
 	b := New[string](2, nil)
 	b.Put("there", []byte("v"))

@@ -104,9 +104,9 @@ func lastTime(bytes int) int64 { return int64(min(bytes, mtu)+overhead) * byteTi
 
 const twoLeaves = "topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}\ntrace: messages\n"
 
-// TestIdlePath: on a path that nothing else uses a message's time is the closed form of F-1,
-// S(m, L) = wire(m)/B + (L-1)(packet/B + latency) + L delay, to the picosecond: the bytes
-// are serialisation, the rest propagation; what software takes is host.
+// TestIdlePath: on a path that nothing else uses a message's time is the closed form of F-1, S(m, L) =
+// wire(m)/B + (L-1)(packet/B + latency) + L delay, to the picosecond: the bytes are serialisation, the
+// rest propagation; the time of software is host.
 func TestIdlePath(t *testing.T) {
 	for _, size := range []int{4, 64, 4096, 4100, 10_000, 65536, 1 << 20} {
 		tr, _ := simulate(t, fmt.Sprintf("name: idle\n%sworkloads:\n  - bcast: {schemes: [cepheus, unicast], ranks: [h0, h3], sizes: [%dB], iterations: 1}\n", twoLeaves, size))
@@ -129,8 +129,8 @@ func TestIdlePath(t *testing.T) {
 	}
 }
 
-// TestFaultsShow: what a fault costs beside the same message without it shows, to the
-// picosecond, as the part it is, and nothing else changes.
+// TestFaultsShow: the cost of a fault shows beside the same message without it, to the picosecond, as
+// the part it is, and nothing else changes.
 func TestFaultsShow(t *testing.T) {
 	for _, c := range []struct {
 		name, nics, fault string
@@ -346,7 +346,7 @@ func eventful(t *testing.T) string {
 	return string(text)
 }
 
-// TestGolden: what people read.
+// TestGolden: the text for readers.
 func TestGolden(t *testing.T) {
 	tr, _ := simulate(t, eventful(t))
 	var b bytes.Buffer
@@ -370,7 +370,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGap: what is missing is named.
+// TestGap: missing parts are named.
 func TestGap(t *testing.T) {
 	text := `{"schema":"` + traces.TraceSchema + `"}
 {"k":"host","n":"h0","t":0,"psn":0,"src":"10.0.0.1"}
@@ -435,7 +435,7 @@ func TestTruncated(t *testing.T) {
 		t.Errorf("a trace of %d bytes is not taken for one", len(text))
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	for i := range lines[:len(lines)-1] { // what follows the last newline is empty
+	for i := range lines[:len(lines)-1] { // the part after the last newline is empty
 		if whole(bytes.Join(slices.Concat(lines[:i], lines[i+1:]), nil)) {
 			t.Errorf("without line %d of %d the trace is taken for all of it", i+1, len(lines)-1)
 		}

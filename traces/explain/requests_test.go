@@ -48,7 +48,8 @@ func underWay(n int) (all []traces.Line) {
 	return all
 }
 
-// TestUnderWay: what explaining all messages costs grows as their number, also where each waits for all before it.
+// TestUnderWay: the cost of explaining all messages grows as their number, also where each waits for all before
+// it.
 func TestUnderWay(t *testing.T) {
 	const most = 60 // steps of a message
 	for _, n := range []int{1, 2, 64, 512, 4096} {

@@ -29,7 +29,7 @@ func contents(t *testing.T, s storage.Store) (all []string) {
 	return all
 }
 
-// TestCrash: what was synced is there after a crash, what was not is gone, every time.
+// TestCrash: synced writes are there after a crash, others are gone, every time.
 func TestCrash(t *testing.T) {
 	m := NewMemory()
 	for round := range 5 {
@@ -61,8 +61,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestFull: a store on a full disk says so, at every call from then on, and ends nothing
-// but itself; what was synced before can be read by who opens it again.
+// TestFull: a store on a full disk says so, at every call from then on, and ends nothing but itself;
+// earlier synced writes can be read when it is opened again.
 func TestFull(t *testing.T) {
 	m := NewMemory()
 	s, err := m.Open("h1", "v", 200<<10)

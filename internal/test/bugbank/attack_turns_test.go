@@ -1,6 +1,6 @@
 package bugbank
 
-// attackTurns are programs in virtual time that stop lab time, or print what no NIC does.
+// attackTurns are programs in virtual time that stop lab time, or print results that no NIC has.
 var attackTurns = []pitfall{
 	{
 		what: "Threads that wait for each other wake each other for ever, and lab time stands still",

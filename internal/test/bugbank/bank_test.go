@@ -30,9 +30,9 @@ const daily = 3
 // pitfall is something others have got wrong.
 type pitfall struct {
 	number int
-	what   string // what it is, in general
+	what   string // the mistake, in general
 	seen   string // where it was met with; empty: argued
-	bugs   []bug  // what it would be here
+	bugs   []bug  // the same mistake here
 	not    string // why it cannot be here, if there is no bug
 }
 
@@ -40,7 +40,7 @@ type pitfall struct {
 // that the test has not made, other labs on the machine least of all, and the unpatched tree must be
 // able to find its leftovers.
 type bug struct {
-	wrong string // what goes wrong with it
+	wrong string // the effect
 	edits []patch.Edit
 	test  string // package and test: virtswitch TestForward
 	root  bool   // the test cannot do without root
@@ -170,7 +170,7 @@ func TestBankBites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.race { // what the test builds is under it, too
+			if e.race { // programs that the test builds have it, too
 				t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -race")
 			}
 			began := time.Now()

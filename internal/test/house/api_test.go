@@ -30,8 +30,8 @@ var seen = map[string]string{
 	"lab PSNs wire":           "a range of packet sequence numbers is a value of a key",
 }
 
-// TestAPI: what go doc shows of the packages of the API mentions types of no other package of
-// the module, unless there is a reason.
+// TestAPI: the documentation of the packages of the API mentions types of no other package of the
+// module, unless there is a reason.
 func TestAPI(t *testing.T) {
 	used := map[string]bool{}
 	for _, dir := range api {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCleanUp: what a deferred function cleans up is no named result, which a return that gives another value sets to that before it: then
-// nothing is cleaned up, or nil is dereferenced. Nor does the branch of an error clean up by way of a field that the failed call has set.
+// TestCleanUp: a deferred function cleans up no named result, which a return that gives another value sets to that before it: then nothing
+// is cleaned up, or nil is dereferenced. Nor does the branch of an error clean up by way of a field that the failed call has set.
 func TestCleanUp(t *testing.T) {
 	fset, all := sources(t)
 	for _, s := range all {
@@ -151,7 +151,7 @@ func isFailed(e ast.Expr) bool {
 	return is && id.Name == "err"
 }
 
-// caught has the test find what it is for.
+// caught has the test find its errors.
 func caught(t *testing.T) {
 	t.Helper()
 	const text = `package p

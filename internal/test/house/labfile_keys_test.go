@@ -4,7 +4,7 @@ package house
 type keyDoc struct {
 	values  string // that it may have; empty: those that valuesOf has for its type
 	example string // a mapping without braces, which has the key
-	with    string // what else a lab needs for the example, likewise
+	with    string // other parts that a lab needs for the example, likewise
 	in      string // path of the mapping that the example is, if not the key's own
 }
 

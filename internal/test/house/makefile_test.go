@@ -72,7 +72,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// asks matches what a file has that asks who runs it, or whether a program is there.
+// asks matches code that asks who runs it, or whether a program is there.
 var asks = regexp.MustCompile(`\b(os\.Gete?uid|exec\.LookPath)\(|"MCASTLAB_REQUIRE_TOOLS"`)
 
 // TestRooted: make test-root has every package that asks who runs it or for other programs, so that the gate, which

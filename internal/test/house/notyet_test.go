@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// notYet matches sentences that put something off. Nothing fails when what they deny is built, so they stay and mislead.
+// notYet matches sentences that put something off. Nothing fails when the denied feature is built, so they stay and
+// mislead.
 var notYet = regexp.MustCompile(`(?i)\b(not|no|none|never|nothing|nobody|cannot|\w+n't)\b[^.:;!?|]*\byet\b|^[^a-z]*not there:|\b(yet to (be|come)|coming soon|in a (later|future) version)\b`)
 
 // elsewhere are pages that may put something off, each with its reason.

@@ -1,6 +1,6 @@
-// Package interop holds no code: its tests check what mcastlab puts on the wire by other
-// programs, Wireshark's dissectors and scapy's ICRC. They are skipped where these are missing,
-// unless MCASTLAB_REQUIRE_TOOLS is set, as it is in CI.
+// Package interop holds no code: its tests check mcastlab's packets by other programs, Wireshark's
+// dissectors and scapy's ICRC. They are skipped where these are missing, unless MCASTLAB_REQUIRE_TOOLS
+// is set, as it is in CI.
 package interop
 
 import (

@@ -1,4 +1,4 @@
-// Package losses holds no code: its tests measure what frame loss costs broadcasts, and write
+// Package losses holds no code: its tests measure the cost of frame loss for broadcasts, and write
 // docs/loss.md and its plot from the figures in testdata.
 package losses
 

@@ -34,8 +34,8 @@ type mutant struct {
 	old, new   string
 	nth        int // of the same change in the same function, from 1
 
-	// The same behind a switch: what is between these offsets becomes switched, with %d
-	// for the mutant's number. Empty if the place takes no switch (see collector.number).
+	// The same behind a switch: the text between these offsets becomes switched, with %d for the
+	// mutant's number. Empty if the place takes no switch (see collector.number).
 	from, to int
 	switched string
 }
@@ -173,7 +173,7 @@ func (c *collector) number(n *ast.BasicLit, stack []ast.Node, v int) {
 // verbatim protects a text that becomes part of a format.
 func verbatim(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// leaves reports whether a block ends what is being done: it returns, breaks or continues.
+// leaves reports whether a block ends its function or loop: it returns, breaks or continues.
 func leaves(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false

@@ -233,7 +233,7 @@ func exists(t *testing.T, by string) {
 	t.Errorf("the ledger says that %s killed a mutant, there is no such test: run the sixty again", by)
 }
 
-// TestArgued: what is argued is still a change that the cores offer, and is argued.
+// TestArgued: an argued mutant is still a change that the cores offer, and has an argument.
 func TestArgued(t *testing.T) {
 	pkgs := load(t)
 	offered := map[string]bool{}

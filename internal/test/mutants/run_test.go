@@ -18,9 +18,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
-// stage is a run of a package's tests. A mutant goes through the stages of its core until
-// one fails. The limit is seconds of the processor, several times what the stage takes, so
-// that a busy machine kills nothing.
+// stage is a run of a package's tests. A mutant goes through the stages of its core until one fails.
+// The limit is seconds of the processor, several times the duration of the stage, so that a busy
+// machine kills nothing.
 type stage struct {
 	pkg, run, skip string
 	limit          int
@@ -63,7 +63,7 @@ type build struct {
 
 	mu    sync.Mutex
 	ready map[string]bool // test binaries by package
-	clean map[string]bool // what passes with every switch off
+	clean map[string]bool // output with every switch off
 }
 
 // plan puts mutants into as few builds as have no two of them in one place.

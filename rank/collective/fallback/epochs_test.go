@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestWanted: a group is wanted of all, or of all but stragglers that are still slow, unless
-// it is the one in use, this rank is not to be in it, or nobody else is.
+// TestWanted: a group is wanted of all, or of all but stragglers that are still slow, unless it is the
+// one in use, this rank is not to be in it, or no other rank is.
 func TestWanted(t *testing.T) {
 	fast := func(i int) bool { return i == 3 }
 	for _, c := range []struct {

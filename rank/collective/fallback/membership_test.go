@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMembership: who is lost is in no list any more, who is apart is not served together with
-// the others, and a plan replaces what was known.
+// TestMembership: who is lost is in no list any more, who is apart is not served together with the
+// others, and a plan replaces the earlier membership.
 func TestMembership(t *testing.T) {
 	m := newMembership(1, 5)
 	if m.lost() || !slices.Equal(m.others(), []int{0, 2, 3, 4}) || len(m.apart) != 0 {

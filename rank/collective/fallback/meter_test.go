@@ -22,7 +22,7 @@ func TestMeter(t *testing.T) {
 	}
 	now := vtime.Time(0)
 	message := func(n int, took vtime.Duration) (ratio float64, full bool) {
-		now = now.Add(vtime.Second) // nobody waits for anything
+		now = now.Add(vtime.Second) // no rank waits for a message
 		m.begin(now, n)
 		now = now.Add(took)
 		return m.end(now)
@@ -46,7 +46,7 @@ func TestMeter(t *testing.T) {
 		t.Error("a size of which nothing is known is not normal at line rate")
 	}
 	slow := m.normal(100_000)
-	for range 40 { // what is below the threshold does not become normal
+	for range 40 { // times below the threshold do not become normal
 		message(100_000, 3*slow)
 	}
 	if m.normal(100_000) != slow {

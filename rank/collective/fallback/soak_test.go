@@ -59,7 +59,7 @@ func drawCause(t testing.TB, seed uint64) *oneCause {
 	return c
 }
 
-// drawFault draws what goes wrong.
+// drawFault draws a fault.
 func (c *oneCause) drawFault(r *rand.Rand) {
 	g := c.graph
 	c.from = vtime.Duration(r.IntN(6000)) * vtime.Microsecond

@@ -71,8 +71,8 @@ func TestStragglersAdopt(t *testing.T) {
 	}
 }
 
-// TestJudge: a rank apart may return once what is sent to it, while nothing goes before that,
-// comes at no less than 80 % of normal throughput over a window.
+// TestJudge: a rank apart may return once data to it, while no other data goes first, arrives at no
+// less than 80 % of normal throughput over a window.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		took float64 // times normal

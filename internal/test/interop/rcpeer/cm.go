@@ -47,7 +47,7 @@ type manager struct {
 	tid      uint64
 	psn      uint32 // of the next datagram
 	send     [][]byte
-	last     []byte // what is repeated until it is answered; nil: nothing
+	last     []byte // message that is repeated until it is answered; nil: none
 	tries    int
 	next     time.Time
 	request  message // of the peer, or its REP

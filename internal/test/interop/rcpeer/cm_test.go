@@ -53,7 +53,8 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-// TestManagedRefused: a request is rejected by the program, or since nobody listens, or not answered at all.
+// TestManagedRefused: a request is rejected by the program, or since no program listens, or not answered at
+// all.
 func TestManagedRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := managed(t, 1, 0)

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// same compares what both implementations read in a datagram, field by field.
+// same compares the readings of both implementations of a datagram, field by field.
 func same(b []byte) error {
 	x, ok := readMAD(b)
 	y, err := cm.Parse(b)

@@ -117,7 +117,7 @@ type packet struct {
 	msn     uint32
 	imm     uint32
 	add     uint64 // AtomicETH of a FETCH_ADD
-	before  uint64 // AtomicAckETH: what the memory held
+	before  uint64 // AtomicAckETH: the memory's earlier value
 	payload []byte
 	tail    []byte // the pad of a received packet
 }

@@ -27,7 +27,7 @@ type request struct {
 	Request
 	first, packets uint64
 	done           bool
-	before         uint64 // what the memory of a FETCH_ADD held
+	before         uint64 // earlier value of the memory of a FETCH_ADD
 }
 
 // requester is the sending half. It numbers packets from 0 without wrap; the PSN on the
