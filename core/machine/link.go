@@ -19,9 +19,8 @@ type Flight struct {
 // The struct has the size of two cache lines. The first holds all fields that an arrival uses.
 type Link struct {
 	// next is the time at which the machine would start its next frame, or vtime.Never if it may send
-	// none. free is the time at which the transmitter becomes free. free is when the transmitter
-	// becomes free. Only methods of Port write them. Invariant: once the machine has settled the port
-	// to an instant, next is after that instant.
+	// none. free is the time at which the transmitter becomes free. Only methods of Port write them.
+	// Invariant: once the machine has settled the port to an instant, next is after that instant.
 	next, free vtime.Time
 
 	// flights holds the frames in flight. The machine appends to it, and the driver takes from
