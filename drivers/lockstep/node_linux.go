@@ -316,7 +316,7 @@ func (n *Node) publish(round uint32) {
 	}
 }
 
-// Said notes that a word has been sent over the stream. Whoever sends one calls it.
+// Said notes that a word has been sent over the stream. The sender of a word calls it.
 func (n *Node) Said() { n.words++ }
 
 // Request implements sim.Edge.

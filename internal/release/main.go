@@ -1,6 +1,6 @@
 // Command release builds the published files of a version of mcastlab: an archive per system, Debian
-// packages and a list of checksums. Whoever builds the same commit with the same Go gets the same bytes
-// (docs/versions.md).
+// packages and a list of checksums. Every build of the same commit with the same Go gives the same
+// bytes (docs/versions.md).
 package main
 
 import (

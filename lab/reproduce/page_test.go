@@ -18,10 +18,10 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 )
 
-// committed is where the page's figures are, and what the labs had shown when it was made.
+// committed is the folder of the page's figures, and of the labs' measurements from which it was made.
 const committed = "../../docs/ledgers/reproduction"
 
-// committedPage is where docs/ledgers/reproduction.md is. The times are those of the run that it was made by.
+// committedPage is the place of docs/ledgers/reproduction.md. The times are those of the run that made it.
 var committedPage = Place{"reproduction/figures", "../../examples/papers", "This page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores " +
 	"(2,302 s of processor time), and a test holds it to what `--quick` measures."}
 
