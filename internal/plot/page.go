@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PageWidth is how wide a picture of a page is, in its own units. Such a picture does not stand for itself: its classes
-// take the page's style.
+// PageWidth is the width of a picture of a page, in its own units. Such a picture does not stand for itself: its
+// classes take the page's style.
 const PageWidth = 960
 
 // openPage begins a picture of a page with its title.

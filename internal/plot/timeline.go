@@ -27,7 +27,8 @@ type Strip struct {
 	Color      string
 }
 
-// Band says when something was on: from and to, several times. Said is its whole name, when it is pointed at.
+// Band holds the spans in which a fault or state was on, each from and to. Said is its whole name, which a
+// pointer shows.
 type Band struct {
 	Name, Said string
 	On         [][2]float64

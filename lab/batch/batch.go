@@ -70,7 +70,7 @@ func Run(ctx context.Context, jobs []Job, atATime int, say func(format string, a
 	return errors.Join(failed...)
 }
 
-// estimate says how far a batch has come, and how long the rest takes.
+// estimate is the progress of a batch, with the time that the rest takes.
 type estimate struct {
 	say   func(format string, args ...any)
 	begun time.Time

@@ -29,7 +29,7 @@ type keyRun struct {
 	still string // why it changes no run on the event clock; of all keys below it, too
 }
 
-// A keyTrace is what is compared of two runs.
+// A keyTrace holds the compared results of a run.
 type keyTrace struct {
 	moved string // digest and counters, or the error that ended the run
 	shown string // table, report, files

@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// reports are what the members of a group, except its source, have reported about the current
-// message. Each member has the same place in all of the lists.
+// reports are those of the members of a group, except its source, about the current message. Each
+// member has the same place in all of the lists.
 type reports struct {
 	reached  []bool       // it has answered and its adapter can be reached
 	expected [][]uint32   // the PSN that it expected at each sample, as in answer
