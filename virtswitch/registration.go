@@ -45,7 +45,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 // given (CEP-12..CEP-16).
 func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	leader := f.SrcIP()
-	s.Age(now) // unused groups must not take the room of this one, nor change its route
+	s.Age(now) // groups that are not used must not take the room of this one, nor change its route
 	g := s.groups.get(id)
 	if g != nil && (p.Attempt < g.attempt || g.forgetAt != 0 && p.Attempt == g.attempt) {
 		s.drop(now, in, f, DropNotActive) // the attempt is over, or the McstID still in quarantine
