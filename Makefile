@@ -15,7 +15,7 @@ test:                     ## all tests: Go only, no root; tshark and scapy are u
 # Rules of the tree that no lab is brought up for: style, pages, lists of this file, keys of the lab file.
 house:                    ## tests of the tree: style, pages, lists
 	go test -vet=off -count=1 ./internal/test/house # its tests read the tree from its root, which the cache of results does not see
-	go test -vet=off ./internal/test/bugbank ./internal/test/sweeps -run 'TestBank$$|TestSwept'
+	go test -vet=off ./internal/test/bugbank ./internal/test/sweeps -run 'TestBank$$|TestBankPage|TestSwept'
 
 vet:                      ## go vet for Linux, macOS and Windows: all findings
 	@code=0; go vet -pgo=off ./... || code=1; \
