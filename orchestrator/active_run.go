@@ -23,8 +23,8 @@ import (
 // RunSocket is where the process of a run in virtual time is reached.
 func (s *Store) RunSocket() string { return filepath.Join(s.Dir, "run.sock") }
 
-// ActiveRun is the run in virtual time that is under way: nodes answer its process alone.
-type ActiveRun interface {
+// activeRun is the run in virtual time that is under way: nodes answer its process alone.
+type activeRun interface {
 	// Look returns what the run knows of lab time and faults, and the state of each node, in node order.
 	Look(ctx context.Context) (*nodeapi.LookReply, []counters.Node, error)
 	// Do has the run do something by hand, between two of its rounds.
@@ -36,7 +36,7 @@ type ActiveRun interface {
 }
 
 // activeRun connects to the run in virtual time that is under way; ok is false if there is none.
-func (d *Deployed) activeRun() (run ActiveRun, ok bool) {
+func (d *Deployed) activeRun() (run activeRun, ok bool) {
 	socket := d.Store.RunSocket()
 	c, err := net.Dial("unix", socket)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Deployed) lookAtRun(ctx context.Context) (reply *nodeapi.LookReply, sta
 	return reply, states, true, errors.Join(err, run.Close())
 }
 
-// runProcess is an ActiveRun in another process.
+// runProcess is an activeRun in another process.
 type runProcess struct {
 	d      *Deployed
 	conn   *grpc.ClientConn
