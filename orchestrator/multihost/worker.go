@@ -23,17 +23,14 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// ProgramServer runs a program at a node of this server for a caller on another: it answers the request, and passes
-// what the program reads and writes over the connection.
-type ProgramServer func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
-
 // ShareOptions are the options of the process of a share.
 type ShareOptions struct {
 	orchestrator.Options
 	// DialPeer calls the share of the lab on another machine.
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
-	// ServeProgram runs a program at a node here, for a caller on another machine.
-	ServeProgram ProgramServer
+	// ServeProgram runs a program at a node here, for a caller on another machine: it answers the request, and passes what the
+	// program reads and writes over the connection.
+	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
 }
 
 // worker is the process of a share: it makes the share through the local engine, and then passes bytes between the deployer and the

@@ -47,7 +47,7 @@ type callerAnswer struct {
 	Ended *shareapi.Ended `json:"ended,omitempty"`
 }
 
-// ServeProgram runs a program at a node of this server for a caller on another. It is a multihost.ProgramServer.
+// ServeProgram runs a program at a node of this server for a caller on another. multihost.ShareOptions takes it.
 func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error {
 	k, err := orderOf(ctx, d, q)
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || k == nil {
