@@ -113,7 +113,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 		st.Members[host] = x
 		err = d.Store.put(st)
 	}
-	next := st.Leased + 1
+	var next uint32
 	if err == nil {
 		next, err = d.Plane.nextLease(st.Leased)
 	}
