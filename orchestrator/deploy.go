@@ -115,7 +115,8 @@ func (d deployment) runOnce(ctx context.Context, o RunOptions, stays bool) (*run
 	return d.runWorkloads(ctx, o)
 }
 
-// NewDeployed returns a lab that is not up yet: its plan, on this server as a whole.
+// NewDeployed returns the plan of a lab: it makes nothing and calls no node. Access and Partition are those of a lab on this server
+// alone.
 func NewDeployed(l *lab.Lab, o Options) (*Deployed, error) {
 	if err := l.CheckLive(); err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 	return writeMetrics(out, scrape(ctx, names, d.Access.DialMetrics, each))
 }
 
-// reached says when it has changed whether a server answers; err is why it does not.
+// reached says so when a server stops answering, or answers again, and returns the error of one that does not answer.
 func (x *Scraper) reached(ctx context.Context, m *engine.Machine, err error) error {
 	switch {
 	case err == nil:

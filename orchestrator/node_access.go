@@ -44,8 +44,8 @@ type NodeAccess interface {
 	DialMetrics(node int) Dialer
 	// Controller returns how a controller is reached.
 	Controller(name string) (controllers.Replica, []grpc.DialOption)
-	// EachReached calls f for all nodes, but those of servers of which reached returns an error: it is called for each of
-	// several servers, with why the server does not answer or nil.
+	// EachReached calls f for all nodes. In a lab on several servers it first calls reached for each of them, with the error of
+	// one that does not answer, and leaves out the nodes of those for which reached returns an error.
 	EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error
 	// Tap opens a capture at a port.
 	Tap(ctx context.Context, e topo.End) (FrameSource, error)

@@ -25,7 +25,7 @@ type serverNodes struct {
 	clocks    serverClocks
 }
 
-// Blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
+// Blame names the machine of a node in what failed there: it may be the machine that has gone.
 func (s *serverNodes) Blame(node int, err error) error {
 	if err == nil {
 		return err
@@ -81,7 +81,7 @@ func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q sharea
 	return c, nil
 }
 
-// Where returns the name of a node, with that of its machine if the lab has several.
+// Where returns the name of a node or controller with that of its machine.
 func (s *serverNodes) Where(node string) string {
 	at, ok := s.machineOf(node)
 	if !ok {
@@ -90,7 +90,7 @@ func (s *serverNodes) Where(node string) string {
 	return fmt.Sprintf("%s on machine %s", node, &s.placement.Machines[at])
 }
 
-// ServerOf returns the server of a node or controller of a lab on several.
+// ServerOf returns the server of a node or controller.
 func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
 	at, ok := s.machineOf(node)
 	if !ok {
@@ -114,7 +114,7 @@ func (s *serverNodes) Local() bool { return false }
 // Await does nothing: the servers have waited for their nodes.
 func (s *serverNodes) Await(context.Context) error { return nil }
 
-// machineOf returns the machine of a node or controller of a lab on several.
+// machineOf returns the number of the machine of a node or controller.
 func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
 	if i, found := s.d.Graph.Find(node); found {
 		return s.placement.At[i], true
