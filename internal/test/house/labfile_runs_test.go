@@ -222,7 +222,7 @@ func TestLabFileRuns(t *testing.T) {
 				with, without := exampleLabs(t, s.path, key, docs[path])
 				a, err := traceOf(t, with)
 				b, err2 := traceOf(t, without)
-				if err == nil && err2 == nil && !a.ended && !b.ended && a.moved != b.moved {
+				if err == nil && err2 == nil && a.ended == b.ended && a.moved != b.moved {
 					t.Errorf("%s: keyRuns says that it changes no run (%s), and it does", path, why)
 				}
 				continue
