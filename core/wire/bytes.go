@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// AppendTo appends the frame as it goes on the wire, without FCS: headers, payload
+// AppendTo appends the bytes that are sent for the frame, without FCS: headers, payload
 // (zeros if phantom), pad, ICRC, and zeros up to the Ethernet minimum.
 func (f *Frame) AppendTo(b []byte) []byte {
 	at := len(b)

@@ -30,7 +30,7 @@ func maskICRC(b []byte, v6 bool) {
 
 // ICRC computes the invariant CRC of a RoCEv2 packet given as bytes from the IP header to the
 // byte before the ICRC. It is the plain computation over the whole packet, with which tests
-// compare the incremental ones. The result goes on the wire least significant byte first. ip
+// compare the incremental ones. The result is sent least significant byte first. ip
 // must hold IP, UDP and BTH.
 func ICRC(ip []byte) uint32 {
 	v6 := ip[0]>>4 == 6
@@ -67,7 +67,7 @@ func (f *Frame) computeICRC() uint32 {
 	return ^s
 }
 
-// ICRC returns the ICRC of the frame as it goes on the wire.
+// ICRC returns the transmitted ICRC of the frame, which is wrong if the frame is damaged.
 func (f *Frame) ICRC() uint32 {
 	if f.flags&flagTrusted == 0 {
 		return f.icrc

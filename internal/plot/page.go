@@ -15,7 +15,7 @@ func openPage(b *strings.Builder, height int, title string) {
 	openNamed(b, height, title, title)
 }
 
-// openNamed begins a picture whose name, which screen readers say, is not its title.
+// openNamed begins a picture with an accessible name, for screen readers, and a title.
 func openNamed(b *strings.Builder, height int, name, title string) {
 	fmt.Fprintf(b, `<svg class="topo" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", PageWidth, height, html.EscapeString(name))
 	fmt.Fprintf(b, `<text x="4" y="16" font-weight="600">%s</text>`+"\n", html.EscapeString(title))

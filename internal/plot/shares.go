@@ -8,7 +8,7 @@ import (
 
 // Shares is a picture with a bar per row, all of the same length, divided into parts.
 type Shares struct {
-	Name, Title string // Name is what screen readers say
+	Name, Title string // Name is the accessible name, for screen readers
 	Parts       []Part
 	Rows        []ShareRow
 }

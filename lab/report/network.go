@@ -18,10 +18,10 @@ func (b *page) network(r *Run, prefix string) {
 	b.text("h2", prefix+"links and switches")
 	if f.large() {
 		b.text("p", "A row is a switch. Each cell is a link to a host or, behind the gap, to a higher switch: "+
-			"its upper half is what goes up, its lower half what comes down. "+
+			"its upper half shows traffic up, its lower half traffic down. "+
 			"The square before the cells is the switch itself, where the picture says something of switches.")
 	} else {
-		b.text("p", "Each link is two lines: on the right, in the direction of travel, is what is sent that way.")
+		b.text("p", "Each link is two lines: the line on the right, in the direction of travel, shows traffic in that direction.")
 	}
 	for _, p := range f.paints() {
 		if p.top() == 0 {
