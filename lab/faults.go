@@ -28,11 +28,11 @@ type Fault struct {
 	Delay        *LinkFault  `yaml:"delay" json:"delay,omitzero" doc:"links take longer, and no frame passes another"`
 	RateCut      *CutFault   `yaml:"rate-cut" json:"rateCut,omitzero" doc:"links are slower, both ways"`
 	LinkDown     *DownFault  `yaml:"link-down" json:"linkDown,omitzero" doc:"links have no carrier; with every they flap"`
-	Pause        *PauseFault `yaml:"pause" json:"pause,omitzero" doc:"hosts' adapters pause their switch, and let it go on at the end"`
+	Pause        *PauseFault `yaml:"pause" json:"pause,omitzero" doc:"hosts' adapters pause their switch, and resume it at the end"`
 	PauseStorm   *StormFault `yaml:"pause-storm" json:"pauseStorm,omitzero" doc:"hosts' adapters send pause frames all the time"`
 	Crash        *NodeFault  `yaml:"crash" json:"crash,omitzero" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
 	AgentCrash   *NodeFault  `yaml:"agent-crash" json:"agentCrash,omitzero" doc:"as crash, of the process that is the switch or host: it is started again after for, 10ms unless said otherwise, and no workload begins before"`
-	Restart      *NodeFault  `yaml:"restart" json:"restart,omitzero" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
+	Restart      *NodeFault  `yaml:"restart" json:"restart,omitzero" doc:"switches or hosts lose what they know and hold, and continue; their links stay up"`
 	WipeMFT      *NodeFault  `yaml:"wipe-mft" json:"wipeMft,omitzero" doc:"switches forget their multicast groups"`
 	MFTFull      *RoomFault  `yaml:"mft-full" json:"mftFull,omitzero" doc:"switches have no memory for more groups"`
 	NICStall     *NodeFault  `yaml:"nic-stall" json:"nicStall,omitzero" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`

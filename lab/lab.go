@@ -22,7 +22,7 @@ type Lab struct {
 	// Controllers are the replicas of a running lab's control plane.
 	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
 	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; a simulation has no use for it"`
-	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
+	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages adds the records of mcastlab trace (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
 	Times       string     `yaml:"times" json:"times,omitzero" doc:"which times a run writes beside their statistics: ranks, those of each rank in each iteration, into times.csv of its folder, of workloads that are one collective" enum:"ranks"`
 	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
 	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"faults to inject, and when"`
@@ -134,10 +134,10 @@ type PFC struct {
 	Enabled      bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: all classes are lossy" default:"true"`
 	Priorities   []int   `yaml:"priorities" json:"priorities,omitzero" doc:"lossless classes, 0 to 7" default:"3"`
 	XOFF         *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
-	XON          *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may go on; default: three quarters of xoff"`
+	XON          *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may resume; default: three quarters of xoff"`
 	Headroom     *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
 	Alpha        float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
-	ResumeOffset *Size   `yaml:"resume-offset" json:"resumeOffset,omitzero" doc:"bytes below the threshold, xoff or that of alpha, at which a paused neighbour may go on, or with nothing waiting; default: xon, with alpha three quarters of the threshold, and with alpha and congestion: dcqcn-hpcc 3KiB"`
+	ResumeOffset *Size   `yaml:"resume-offset" json:"resumeOffset,omitzero" doc:"bytes below the threshold, xoff or that of alpha, at which a paused neighbour may resume, or with nothing waiting; default: xon, with alpha three quarters of the threshold, and with alpha and congestion: dcqcn-hpcc 3KiB"`
 	Quanta       int     `yaml:"quanta" json:"quanta,omitzero" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
 }
 

@@ -73,7 +73,7 @@ type Scheme struct {
 	Cutoff    string    `yaml:"cutoff" json:"cutoff,omitzero" doc:"when the cutoff timer starts: after-barrier, or before-barrier as its paper has it, where alpha has to cover the barrier; default: after-barrier" enum:"after-barrier,before-barrier,"`
 	Engine    string    `yaml:"engine" json:"engine,omitzero" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
 	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"what a worker, or the thread of unicast over rc-chunks or ud, spends on a chunk; default: what the engine says"`
-	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
+	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"how long a chunk is on its way from staging to its place, while others continue; default: 0"`
 	FlagTime  *Duration `yaml:"flag-time" json:"flagTime,omitzero" doc:"how long the flag of the last worker that is done takes to the host; default: 0"`
 }
 

@@ -24,7 +24,7 @@ type Settings struct {
 	Size       setting.Size     `yaml:"size" json:"size,omitzero" doc:"volume of a job" default:"4MiB"`
 	IOs        int              `yaml:"number-ios" json:"numberIos,omitzero" doc:"IOs of each job; 0: each block of the volume once" default:"0"`
 	Durability string           `yaml:"durability" json:"durability,omitzero" doc:"when an IO has ended: memory, all replicas have acknowledged it; fsync, all have said that it is in their store" default:"memory" enum:"memory,fsync"`
-	OnFailure  string           `yaml:"on-failure" json:"onFailure,omitzero" doc:"when a replica fails: stop, with an error; degrade, go on with the others" default:"stop" enum:"stop,degrade"`
+	OnFailure  string           `yaml:"on-failure" json:"onFailure,omitzero" doc:"when a replica fails: stop, with an error; degrade, continue with the others" default:"stop" enum:"stop,degrade"`
 	Commit     setting.Duration `yaml:"commit" json:"commit,omitzero" doc:"what a group commit of a store takes on the event clock; running labs take the time they take" default:"20us"`
 	Submit     setting.Duration `yaml:"submit" json:"submit,omitzero" doc:"what an IO takes on the client before its first copy is posted" default:"0"`
 	Copy       setting.Duration `yaml:"copy" json:"copy,omitzero" doc:"more of that for each copy beyond the first" default:"0"`

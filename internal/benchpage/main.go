@@ -310,10 +310,10 @@ func hops(dir string) (float64, error) {
 const head = `# Speed
 
 Written by ` + "`make bench-page`" + ` on %s/%s, %s, %d cores, %s. Medians of %d runs, taken in turn; memory from one run. Time of the
-processor is what the process spent, whoever else used the machine; on a machine that others use it still varies by a third and more, because caches are shared.
+processor is that of the process alone; on a machine that others use it still varies by a third and more, because caches are shared.
 
-The *bare loop* is ` + "`drivers/sim/bare_test.go`" + `: the same event queue, links and paths, and no headers, queues, machines or checks. It is what this loop could reach at
-best, and it gains from a faster queue as the simulator does.
+The *bare loop* is ` + "`drivers/sim/bare_test.go`" + `: the same event queue, links and paths, and no headers, queues, machines or checks. It is an upper bound for
+the simulator, and it gains from a faster queue as the simulator does.
 `
 
 const peers = `

@@ -234,7 +234,7 @@ func Read(r io.Reader) (*Trace, error) {
 		return nil, fmt.Errorf("it is empty")
 	}
 	if end != n-1 {
-		t.Incomplete = fmt.Sprintf("the trace has no end after its %d lines: the run was killed or goes on, or the file has been cut", n-1)
+		t.Incomplete = fmt.Sprintf("the trace has no end after its %d lines: the run was killed or has not ended, or the file has been cut", n-1)
 	}
 	t.index(ends)
 	return t, nil

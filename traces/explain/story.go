@@ -264,7 +264,7 @@ func (c *teller) event(e *traces.Line) {
 			return
 		}
 		if e.Value == 0 {
-			c.say(e.At, e.Node, "goes on", "port %d may send %s again", e.Port, priorities(e.Priority))
+			c.say(e.At, e.Node, "resumed", "port %d may send %s again", e.Port, priorities(e.Priority))
 			return
 		}
 		c.s.Totals.Pauses++

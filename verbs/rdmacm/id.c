@@ -28,7 +28,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct cm_channel *c = (struct cm_channel *)channel;
 	if (c->waiting)
-		return; // a thread that waits for the channel goes on waiting, as with a device file: rping does that as it ends
+		return; // a thread that waits for the channel keeps waiting, as with a device file: rping does that as it ends
 	cm_simple(V_CM_CLOSE_CHANNEL, c->handle);
 	close(c->c.fd);
 	free(c);

@@ -24,7 +24,7 @@ static __thread unsigned yields;   // and how often it has let others run
 static __thread unsigned looks;    // at clocks, since the last of these
 static __thread int clocked;       // it has looked at a clock since spun_ps
 static __thread int released;      // it has given something that another thread may wait for, since it waited
-static __thread uint32_t flags;    // why the thread goes on
+static __thread uint32_t flags;    // why the thread resumes
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
 static __thread volatile sig_atomic_t waiting; // the thread is within a wait

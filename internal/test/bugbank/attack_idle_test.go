@@ -47,12 +47,12 @@ var attackIdle = []pitfall{
 				test:  "drivers/sim TestPartsTroubled",
 			},
 			{
-				wrong: "A node whose fault was put off goes on from where it stood, and not from where the lab rests",
+				wrong: "A node whose fault was put off continues from where it stood, and not from where the lab rests",
 				edits: edit("drivers/lockstep/node_linux.go", "\tn.passed.Rest(now)\n", ""),
 				test:  "drivers/lockstep TestSameFaults",
 			},
 			{
-				wrong: "A damaged frame is what it was, and only its ICRC is wrong",
+				wrong: "A damaged frame keeps its bytes, and only its ICRC is wrong",
 				edits: edit("faults/apply.go", "(v.Cut || v.Damage) && !v.Drop", "v.Cut && !v.Drop"),
 				test:  "drivers/sim TestPartsTroubled",
 			},

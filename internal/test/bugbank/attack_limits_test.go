@@ -69,7 +69,7 @@ var attackLimits = []pitfall{
 			edits: edit("nodeagent/verbs/worker_linux.go", "q.sent.Load() - uint64(q.qp.Outstanding())", "q.sent.Load()"),
 			test:  "nodeagent/verbs TestLimits/depths",
 		}, {
-			wrong: "Room for inline data is what was asked for",
+			wrong: "Room for inline data is the requested size",
 			edits: edit("verbs/qp.c", "\ta->cap.max_inline_data = c->attr.max_inline;", "\t;"),
 			test:  "nodeagent/verbs TestLimits/depths",
 		}},

@@ -24,7 +24,7 @@ var attackResults = []pitfall{
 		what: "A damaged file is taken at its word",
 		seen: "mcastlab: a changed measurement went into a table, lines taken out of the events were not missed",
 		bugs: []bug{{
-			wrong: "A sweep that goes on takes measurements that are not as they were written",
+			wrong: "A resumed sweep takes measurements that are not as they were written",
 			edits: edit("lab/batch/batch.go", "checksum.CheckObject(b) != nil || ", "checksum.CheckObject(nil) == nil || "),
 			test:  "lab/batch TestRecall",
 		}, {
@@ -103,7 +103,7 @@ var attackResults = []pitfall{
 		}},
 	},
 	{
-		what: "A run that could not begin counts as one that goes on",
+		what: "A run that could not begin counts as one that has not ended",
 		seen: "mcastlab: meta.json said running after a full disk",
 		bugs: []bug{{
 			wrong: "What was written first stays as it was",

@@ -57,7 +57,7 @@ var inputs = []pitfall{
 		number: 63, what: "Whoever has any key may do anything",
 		seen: "CVE-2021-37218, CVE-2021-37219, CVE-2020-7956, CVE-2023-1782",
 		bugs: []bug{{
-			wrong: "The folder of a node's sockets, which is what protects them, is open to all users of the host",
+			wrong: "The folder of a node's sockets, which protects them, is open to all users of the host",
 			edits: edit("orchestrator/store.go", "os.MkdirAll(dir, 0o700)", "os.MkdirAll(dir, 0o755)"),
 			test:  "orchestrator TestFoldersOfNodes", root: true,
 		}},

@@ -156,7 +156,7 @@ var lifecycle = []pitfall{
 		}},
 	},
 	{
-		number: 18, what: "A goroutine changes its network namespace and goes on on another thread, or leaves the thread to others",
+		number: 18, what: "A goroutine changes its network namespace and continues on another thread, or leaves the thread to others",
 		seen: "netns#17 and #75, cni#183, Go#28979 and #34031",
 		bugs: []bug{{
 			wrong: "The thread that opens sockets stays in the node's namespace",

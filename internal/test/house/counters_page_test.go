@@ -71,7 +71,7 @@ func TestCountersPage(t *testing.T) {
 	b.WriteString("\nTheir fields in `events.jsonl` are `port`, `priorities`, `qp`, `psn`, `group`, `value` and `text`. Events of the run itself are `workload`, `result`, `gap`\n" +
 		"(a node's events are missing from there on), and at the end `missing` (so many of a node's, which it had no room for until they could be sent) and `disorder` (so many are not\n" +
 		"in the order of time: their nodes were late by more than the time between two batches); what they are about is in `data`. The last is `end`, with the number of lines before\n" +
-		"it: a file without it is of a run that was killed or goes on, or has been cut.\n")
+		"it: a file without it is of a run that was killed or has not ended, or has been cut.\n")
 	page(t, "docs/counters.md", b.String())
 }
 
