@@ -1,9 +1,6 @@
 package faults
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,9 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden file instead of comparing it")
 
 var replicas = []string{"controller0", "controller1", "controller2"}
 
@@ -135,19 +131,7 @@ func TestMessageGolden(t *testing.T) {
 		}
 		all = append(append(all, b...), '\n')
 	}
-	path := filepath.Join("testdata", "messages.golden")
-	if *rewrite {
-		if err := os.WriteFile(path, all, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(all) != string(want) {
-		t.Errorf("the messages are not those of %s:\n%s", path, all)
-	}
+	golden.Compare(t, "testdata/messages.golden", string(all))
 }
 
 // TestMessageRefused: invalid messages are refused, each with one line that names the reason.

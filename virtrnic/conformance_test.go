@@ -1,7 +1,6 @@
 package virtrnic
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
@@ -175,16 +175,7 @@ func TestVerbsPage(t *testing.T) {
 		}
 		n += len(g.rows)
 	}
-	const name = "../docs/verbs.md"
-	if flag.Lookup("rewrite").Value.String() == "true" {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got, err := os.ReadFile(name); err != nil || string(got) != b.String() {
-		t.Errorf("%s is not what the table says: go test ./virtrnic -run VerbsPage -rewrite (%v)", name, err)
-	}
+	golden.Compare(t, "../docs/verbs.md", b.String())
 }
 
 // inline shows a patch's text on one line.

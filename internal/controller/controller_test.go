@@ -2,37 +2,16 @@ package controller
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden files instead of comparing them")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s(%v)", file, got, want, err)
-	}
-}
 
 // start is the clock of the tests, and until is the deadline of their clients.
 const (
@@ -99,12 +78,12 @@ func TestGolden(t *testing.T) {
 		}
 		lines = append(append(append(append(lines, b...), "\n  "...), r...), '\n')
 	}
-	golden(t, "story.golden", lines)
+	golden.Compare(t, "testdata/story.golden", string(lines))
 	b, err := s.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "snapshot.golden", append(b, '\n'))
+	golden.Compare(t, "testdata/snapshot.golden", string(b)+"\n")
 	back, err := DecodeState(b)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package labspec
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,27 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/lab"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden files instead of comparing them")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the messages are not those of %s:\n%s", path, got)
-	}
-}
 
 // examples returns the lab files of a folder and below it.
 func examples(t testing.TB, dir string) (files []string) {
@@ -137,7 +118,7 @@ func TestMessageGolden(t *testing.T) {
 		}
 		all = append(append(all, encode(t, l)...), '\n')
 	}
-	golden(t, "labs.golden", all)
+	golden.Compare(t, "testdata/labs.golden", string(all))
 }
 
 // fill gives every field of a value another value than zero, and returns the number of fields.
@@ -194,7 +175,7 @@ func TestMessageCarriesAll(t *testing.T) {
 	if err := json.Indent(&lines, b, "", " "); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "fields.golden", append(lines.Bytes(), '\n'))
+	golden.Compare(t, "testdata/fields.golden", lines.String()+"\n")
 }
 
 // TestMessageNames: each field of a lab and of its parts has a name for messages in a tag of its own,

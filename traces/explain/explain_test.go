@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,14 +12,13 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/traces/explain"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden files")
 
 // simulate runs a lab and reads its trace.
 func simulate(t testing.TB, text string, programs ...rank.Program) (*explain.Trace, *runner.Report) {
@@ -320,22 +318,6 @@ workloads:
 	}
 }
 
-// golden compares text with a file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	name = filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil || string(want) != got {
-		t.Errorf("%s is not what comes out (-rewrite writes it): %v\n%s", name, err, got)
-	}
-}
-
 // eventful is the example: a small run in which something happens.
 func eventful(t *testing.T) string {
 	t.Helper()
@@ -361,7 +343,7 @@ func TestGolden(t *testing.T) {
 	must(tr.Story(tr.Message(2)).WriteText(&b))
 	must(tr.Table().WriteText(&b))
 	must(tr.One(tr.Message(1)).WriteText(&b))
-	golden(t, "eventful.txt", b.String())
+	golden.Compare(t, "testdata/eventful.txt", b.String())
 	again, _ := simulate(t, eventful(t))
 	one, err := json.Marshal(tr.Story(tr.Message(1)))
 	two, err2 := json.Marshal(again.Story(again.Message(1)))

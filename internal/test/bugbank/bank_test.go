@@ -14,13 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
-var (
-	only    = flag.String("only", "", "bugs to put in, by commas: numbers as docs/ledgers/bug-bank.md has them, as in 43 or 41c")
-	rewrite = flag.Bool("rewrite", false, "write docs/ledgers/bug-bank.md")
-)
+var only = flag.String("only", "", "bugs to put in, by commas: numbers as docs/ledgers/bug-bank.md has them, as in 43 or 41c")
 
 const root = "../../.."
 
@@ -267,16 +265,7 @@ func TestBankPage(t *testing.T) {
 			}
 		}
 	}
-	const name = root + "/docs/ledgers/bug-bank.md"
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got, err := os.ReadFile(name); err != nil || string(got) != b.String() {
-		t.Errorf("%s is not what the tables say: go test ./internal/test/bugbank -run BankPage -rewrite (%v)", name, err)
-	}
+	golden.Compare(t, root+"/docs/ledgers/bug-bank.md", b.String())
 }
 
 // inline shows a patch's text on one line.

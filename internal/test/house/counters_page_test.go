@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/external"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -72,7 +73,7 @@ func TestCountersPage(t *testing.T) {
 		"(a node's events are missing from there on), and at the end `missing` (so many of a node's, which it had no room for until they could be sent) and `disorder` (so many are not\n" +
 		"in the order of time: their nodes were late by more than the time between two batches); what they are about is in `data`. The last is `end`, with the number of lines before\n" +
 		"it: a file without it is of a run that was killed or has not ended, or has been cut.\n")
-	page(t, "docs/counters.md", b.String())
+	golden.Compare(t, "docs/counters.md", b.String())
 }
 
 // reasons pairs the names of a list of constants with the comments beside them.

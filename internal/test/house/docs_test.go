@@ -1,7 +1,6 @@
 package house
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc/comment"
@@ -12,25 +11,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 )
-
-// rewrite makes the tests write the generated pages instead of comparing them.
-var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs/")
-
-// page compares a generated page with the committed one.
-func page(t *testing.T, name, want string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	got, err := os.ReadFile(name)
-	if err != nil || string(got) != want {
-		t.Errorf("%s is not what the source says: go test ./internal/test/house -run '^%s$' -rewrite (%v)", name, t.Name(), err)
-	}
-}
 
 // TestWirePage makes docs/wire.md of the bit rulers in wire's doc comments and of the
 // opcode table.
@@ -75,7 +57,7 @@ func TestWirePage(t *testing.T) {
 			fmt.Fprintf(&b, "| 0x%02x | %s | %s | %d | %s | %s | %s |\n", o, op, headers(i), i.Header, mark(op.Is(wire.OpPayload)), mark(op.Is(wire.OpBegin)), mark(op.Is(wire.OpEnd)))
 		}
 	}
-	page(t, "docs/wire.md", b.String())
+	golden.Compare(t, "docs/wire.md", b.String())
 }
 
 func mark(b bool) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
@@ -61,7 +62,7 @@ func TestLabFilePage(t *testing.T) {
 			}
 		}
 	}
-	page(t, "docs/lab-file.md", b.String())
+	golden.Compare(t, "docs/lab-file.md", b.String())
 }
 
 func parameters(all []collective.Parameter) string {

@@ -23,7 +23,7 @@ var imports = map[string][]string{
 	"core/prng":                          {},
 	"core/machine":                       {"core/machine/queue", "core/vtime", "core/wire"},
 	"core/machine/queue":                 {"core/vtime"},
-	"drivers/machinetest":                {"faults", "core/machine", "core/vtime", "core/wire"},
+	"drivers/machinetest":                {"faults", "core/machine", "core/vtime", "core/wire", "internal/test/golden"},
 	"core/topo":                          {"core/vtime", "core/wire"},
 	"virtswitch":                         {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
 	"virtrnic":                           {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
@@ -71,6 +71,7 @@ var imports = map[string][]string{
 	"internal/benchpage":                 {},
 	"internal/pgo":                       {},
 	"internal/failpoint":                 {},
+	"internal/test/golden":               {},
 	"internal/test/patch":                {},
 	"internal/test/sweeps":               {},
 	"internal/test/simlab":               {"apps/manycast", "core/prng", "core/topo", "core/vtime", "core/wire", "drivers/fabric", "faults", "rank/rankhost", "internal/test/sweeps", "rank", "virtrnic", "virtswitch"},
@@ -133,7 +134,7 @@ var banned = map[string]string{
 // exempt are places that a rule does not fit, each with its reason.
 var exempt = map[string]string{
 	"core/prng imports math/rand/v2":      "it wraps the PCG generator in it",
-	"drivers/machinetest var rewrite":     "it is a flag of tests",
+	"internal/test/golden var rewrite":    "it is a flag of tests",
 	"drivers/machinetest var transcripts": "it is a flag of tests",
 	"rank init":                           "it hands rank/rankrun what programs of users must not see",
 	"rank/rankhost var Hooks":             "package rank sets it before main begins, and nothing changes it later",

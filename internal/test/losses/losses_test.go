@@ -23,7 +23,6 @@ import (
 )
 
 var (
-	rewrite = flag.Bool("rewrite", false, "write docs/loss.md and docs/loss.svg")
 	measure = flag.Bool("measure", false, "measure the points that testdata/measured.jsonl lacks, in the simulator")
 	live    = flag.String("live", "", "measure the missing points of groups of 8 in this runtime: docker or netns (as root)")
 	binary  = flag.String("binary", "", "with -live: the program mcastlab, built by make build")

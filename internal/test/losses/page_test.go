@@ -3,9 +3,10 @@ package losses
 import (
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 )
 
 // The rate of the links, 100 Gb/s, and the number of copies of a packet that the group's tree carries,
@@ -156,8 +157,8 @@ func TestLossPage(t *testing.T) {
 	if !measured {
 		b.WriteString("In containers: not measured.\n")
 	}
-	compare(t, "../../../docs/loss.md", strings.TrimRight(b.String(), "\n")+"\n")
-	compare(t, "../../../docs/loss.svg", plot(all))
+	golden.Compare(t, "../../../docs/loss.md", strings.TrimRight(b.String(), "\n")+"\n")
+	golden.Compare(t, "../../../docs/loss.svg", plot(all))
 }
 
 // verdict writes from which loss rate on the chain has more goodput than multicast.
@@ -187,20 +188,6 @@ func quarter(hosts int) string {
 		return "from 1e-3 on"
 	}
 	return "at 1e-2"
-}
-
-func compare(t *testing.T, name, want string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	got, err := os.ReadFile(name)
-	if err != nil || string(got) != want {
-		t.Errorf("%s is not what the figures say: go test ./internal/test/losses -run LossPage -rewrite (%v)", name, err)
-	}
 }
 
 // Sizes of the plot: two panels, with the width of a decade of loss and the height of a decade

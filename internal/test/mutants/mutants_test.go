@@ -14,12 +14,11 @@ import (
 )
 
 var (
-	seed    = flag.Uint64("seed", 0, "seed of the draw; 0: that of the ledger's last run")
-	count   = flag.Int("mutants", 0, "number of mutants to run; 0: only the rotation, where MCASTLAB_MUTANTS is set")
-	only    = flag.String("only", "", "numbers of the seed's mutants to run instead, by commas")
-	own     = flag.Bool("own", false, "run the tests of the mutant's package only: a quick look at many")
-	record  = flag.String("record", "", "enter the run in the ledger, with this remark; of -only, over the seed's last run")
-	rewrite = flag.Bool("rewrite", false, "write docs/ledgers/mutants.md")
+	seed   = flag.Uint64("seed", 0, "seed of the draw; 0: that of the ledger's last run")
+	count  = flag.Int("mutants", 0, "number of mutants to run; 0: only the rotation, where MCASTLAB_MUTANTS is set")
+	only   = flag.String("only", "", "numbers of the seed's mutants to run instead, by commas")
+	own    = flag.Bool("own", false, "run the tests of the mutant's package only: a quick look at many")
+	record = flag.String("record", "", "enter the run in the ledger, with this remark; of -only, over the seed's last run")
 )
 
 const (

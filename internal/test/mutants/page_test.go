@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/golden"
 )
 
 // argument is the reason why a mutant may survive.
@@ -202,16 +204,7 @@ func TestMutantsPage(t *testing.T) {
 	for _, a := range argued {
 		fmt.Fprintf(&b, "\n* %s\n  %s\n", a.key, a.why)
 	}
-	const name = "../../../docs/ledgers/mutants.md"
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got, err := os.ReadFile(name); err != nil || string(got) != b.String() {
-		t.Errorf("%s is not what the ledger says: go test ./internal/test/mutants -run MutantsPage -rewrite (%v)", name, err)
-	}
+	golden.Compare(t, "../../../docs/ledgers/mutants.md", b.String())
 }
 
 // exists checks that the test that killed a mutant is there, given as package and name.
