@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"rank":                               {"rank/rankhost", "core/machine", "core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
 	"rank/collective/fallback":           {"rank/rankhost", "rank/rankrun", "rank", "core/vtime", "core/wire"},
 	"rank/collective":                    {"rank/collective/fallback", "rank/rankhost", "rank/rankrun", "rank", "core/vtime"},
-	"apps/setting":                       {"rank/collective", "faults", "rank/rankhost", "rank", "core/topo", "core/vtime"},
+	"apps/setting":                       {"rank/collective", "faults", "rank/rankhost", "core/topo", "core/vtime"},
 	"apps":                               {"rank/collective", "rank/rankhost", "rank/rankrun", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime", "core/wire"},
 	"apps/program":                       {"apps", "rank/rankhost", "rank/rankrun", "apps/setting", "rank", "core/topo"},
 	"apps/bcast":                         {"apps", "rank/collective", "rank/rankhost", "rank/rankrun", "apps/setting", "rank", "core/topo", "core/vtime", "core/wire"},
@@ -52,18 +52,18 @@ var imports = map[string][]string{
 	"apps/flows":                         {"apps", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime"},
 	"apps/fsdp":                          {"apps", "apps/allgather", "apps/reducescatter", "rank/collective", "rank/rankrun", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime"},
 	"apps/hpl":                           {"apps", "rank/collective", "rank/rankrun", "apps/setting", "rank", "core/topo", "core/vtime"},
-	"apps/manycast":                      {"apps", "faults", "rank/rankhost", "rank/rankrun", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime", "core/wire"},
+	"apps/manycast":                      {"apps", "faults", "rank/rankrun", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime", "core/wire"},
 	"apps/storage":                       {"apps", "rank/rankrun", "apps/setting", "core/prng", "rank", "core/topo", "core/vtime"},
 	"apps/command":                       {"apps", "apps/setting", "rank", "core/topo", "core/vtime"},
 	"apps/registry":                      {"apps", "apps/allgather", "apps/alltoall", "apps/bcast", "apps/command", "apps/flows", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "apps/setting", "rank"},
-	"apps/storage/pebblestore":           {"apps", "apps/storage"},
+	"apps/storage/pebblestore":           {"apps/storage"},
 	"lab/labhook":                        {},
-	"lab":                                {"apps", "apps/registry", "rank/collective", "drivers/fabric", "faults", "lab/labhook", "rank/rankhost", "apps/setting", "rank", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"lab":                                {"apps", "apps/registry", "drivers/fabric", "faults", "lab/labhook", "rank/rankhost", "apps/setting", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
 	"lab/labspec":                        {"apps", "drivers/fabric", "faults", "lab/labhook", "rank/rankhost", "core/strictjson", "lab", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
 	"drivers/sim":                        {"core/machine/queue", "drivers/window", "drivers/fabric", "faults", "rank/rankhost", "rank/rankrun", "core/machine", "core/mrp", "core/prng", "rank", "rank/outofband", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
 	"drivers/window":                     {"faults", "rank/rankhost", "rank/outofband", "core/vtime", "core/wire"},
 	"drivers/crew":                       {},
-	"drivers/lockstep":                   {"drivers/sim", "drivers/window", "rank/rankhost", "rank/outofband", "core/vtime", "core/wire"},
+	"drivers/lockstep":                   {"drivers/sim", "drivers/window", "rank/outofband", "core/vtime", "core/wire"},
 	"drivers/live":                       {"rank/rankhost", "faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"drivers/netdev":                     {},
 	"internal/heap":                      {},
@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"internal/test/simlab":               {"apps/manycast", "core/prng", "core/topo", "core/vtime", "core/wire", "drivers/fabric", "faults", "rank/rankhost", "internal/test/sweeps", "rank", "virtrnic", "virtswitch"},
 	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
 	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
-	"nodeagent":                          {"drivers/lockstep", "nodeagent/verbs", "drivers/sim", "rank/outofband", "internal/external", "apps", "apps/command", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "lab/labspec", "rank/rankhost", "rank/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire", "internal/httpserve"},
+	"nodeagent":                          {"drivers/lockstep", "nodeagent/verbs", "drivers/sim", "rank/outofband", "internal/external", "apps", "apps/command", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "internal/failpoint", "faults", "lab/labspec", "rank/rankhost", "rank/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire", "internal/httpserve"},
 	"nodeagent/verbs":                    {"core/cm", "core/igmp", "core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"orchestrator":                       {"apps", "apps/bcast", "core/topo", "core/vtime", "core/wire", "drivers/live", "drivers/lockstep", "drivers/netdev", "drivers/sim", "faults", "internal/checksum", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "internal/nodeapi", "internal/shareapi", "internal/trunk", "lab", "lab/labspec", "lab/runner", "orchestrator/engine", "rank", "traces"},
 	"orchestrator/multihost":             {"core/topo", "core/wire", "drivers/live", "drivers/lockstep", "drivers/netdev", "drivers/sim", "internal/checksum", "internal/controller", "internal/controller/client", "internal/counters", "internal/nodeapi", "internal/shareapi", "internal/trunk", "lab", "lab/labspec", "lab/runner", "orchestrator", "orchestrator/engine", "orchestrator/multihost/place"},
@@ -102,13 +102,12 @@ var imports = map[string][]string{
 	"lab/search":                         {"apps", "apps/bcast", "apps/registry", "rank/collective", "faults", "lab/labspec", "rank/rankhost", "lab", "core/prng", "rank", "lab/runner", "drivers/sim", "core/topo", "core/vtime"},
 	"lab/reproduce":                      {"apps", "core/topo", "core/wire", "examples/papers", "internal/plot", "lab", "lab/batch", "lab/runner", "lab/sweep", "virtswitch"},
 	"lab/batch":                          {"internal/checksum", "lab", "lab/runner"},
-	"lab/sweep":                          {"apps", "core/prng", "internal/plot", "lab", "lab/batch", "lab/runner"},
+	"lab/sweep":                          {"core/prng", "internal/plot", "lab", "lab/batch", "lab/runner"},
 	"internal/plot":                      {},
 	"lab/report":                         {"apps", "core/topo", "core/vtime", "core/wire", "faults", "internal/checksum", "internal/counters", "lab/labspec", "internal/plot", "lab", "lab/runner", "traces", "traces/explain"},
 	"lab/watch":                          {"core/topo", "core/wire", "internal/counters", "lab/report", "lab/runner", "internal/httpserve"},
 	"examples/papers":                    {},
 	"drivers/endpoint":                   {"drivers/live", "core/machine", "drivers/netdev", "core/prng", "virtrnic", "core/vtime", "core/wire"},
-	"internal/test/interop":              {},
 	"internal/test/interop/rcpeer":       {},
 	"command":                            {"apps", "apps/bcast", "apps/program", "apps/setting", "core/prng", "core/topo", "core/wire", "drivers/endpoint", "faults", "internal/controller/client", "internal/counters", "orchestrator/multihost/daemon", "internal/httpserve", "internal/nodeapi", "lab", "lab/batch", "lab/labspec", "lab/report", "lab/reproduce", "lab/runner", "lab/search", "lab/sweep", "lab/watch", "nodeagent", "orchestrator", "orchestrator/dilated", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "orchestrator/multihost/hosts", "orchestrator/lockstep", "orchestrator/multihost", "orchestrator/programs", "rank", "traces/explain"},
 	"cmd/mcastlab":                       {"command"},
@@ -213,9 +212,10 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 	return fset, all
 }
 
-// TestImports: imports go downward, and pure packages stay pure.
+// TestImports: imports go downward, pure packages stay pure, and the table has no import that no file has.
 func TestImports(t *testing.T) {
 	_, all := sources(t)
+	used := map[[2]string]bool{} // a package, and one that it imports
 	for _, s := range all {
 		if s.test {
 			continue
@@ -228,6 +228,7 @@ func TestImports(t *testing.T) {
 		for _, i := range s.file.Imports {
 			path := strings.Trim(i.Path.Value, `"`)
 			own, inside := strings.CutPrefix(path, module)
+			used[[2]string{s.dir, own}] = true
 			switch {
 			case inside && !slices.Contains(allowed, own):
 				t.Errorf("%s imports %s: %s may import only %v", s.path, own, s.dir, allowed)
@@ -235,6 +236,13 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s: %s", s.path, path, banned[path])
 			case !inside && s.dir == "core/wire" && strings.Contains(path, "."):
 				t.Errorf("%s imports %s: wire uses the standard library only", s.path, path)
+			}
+		}
+	}
+	for dir, allowed := range imports {
+		for _, own := range allowed {
+			if !used[[2]string{dir, own}] {
+				t.Errorf("the import table of style_test.go lets %s import %s, which it does not: delete it", dir, own)
 			}
 		}
 	}
