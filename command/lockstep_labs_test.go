@@ -99,12 +99,12 @@ func drawnLabs(t *testing.T, name string, from uint64, n int, found ...uint64) {
 // short ends a simulation that takes more packet-hops than a running lab has in a few seconds, or more events without them.
 type short struct {
 	end   context.CancelFunc
-	looks int // of some ten thousand events each
+	looks int // of some 33,000 events each
 }
 
 // Update implements runner.Progress.
 func (x *short) Update(s runner.ProgressState) {
-	if x.looks++; s.PacketHops > 60_000 || x.looks > 30 {
+	if x.looks++; s.PacketHops > 60_000 || x.looks > 10 {
 		x.end()
 	}
 }
