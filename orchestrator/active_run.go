@@ -31,7 +31,7 @@ type activeRun interface {
 	Do(ctx context.Context, acts []*nodeapi.Act) error
 	// Capture writes the frames of a port as pcapng until ctx or the run ends or count frames have passed; 0 is no limit.
 	Capture(ctx context.Context, e topo.End, w io.Writer, count int) error
-	// Close closes the connection; the run goes on.
+	// Close closes the connection and leaves the run as it is.
 	Close() error
 }
 

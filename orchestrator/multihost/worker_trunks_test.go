@@ -62,7 +62,7 @@ func cross(t *testing.T, from, to int, frame []byte) {
 	if _, err := unix.Write(from, frame); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, 10000); n != 1 {
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, 60000); n != 1 {
 		t.Fatal("no frame has come: ", err)
 	}
 	b := make([]byte, 2*len(frame))
@@ -118,10 +118,18 @@ func TestTrunks(t *testing.T) {
 	if _, err := unix.Write(fds[0], tagged); err != nil { // the kernel takes the tag out at the end: 4 bytes fewer come
 		t.Fatal(err)
 	}
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 10000); n != 1 {
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 60000); n != 1 {
 		t.Fatal("no frame with a tag has come: ", err)
 	}
-	if s := all[1].trunkStates()[0]; s.To != 0 || s.Error != "" || s.ReceivedFrames-before.ReceivedFrames != 2 || s.SentFrames-before.SentFrames != 1 {
+	s := all[1].trunkStates()[0]
+	for range 6000 { // a frame arrives before its sender has counted it
+		if s.ReceivedFrames-before.ReceivedFrames == 2 && s.SentFrames-before.SentFrames == 1 {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+		s = all[1].trunkStates()[0]
+	}
+	if s.To != 0 || s.Error != "" || s.ReceivedFrames-before.ReceivedFrames != 2 || s.SentFrames-before.SentFrames != 1 {
 		t.Errorf("%+v, before %+v", s, before)
 	}
 	for _, q := range []shareapi.Request{
