@@ -4,10 +4,13 @@ package command
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -61,7 +64,8 @@ func TestLiveThreads(t *testing.T) {
 	noLab(t, "t-threads", nil)
 }
 
-// TestLiveDepths: what perftest measures does not depend on how much it posts before it polls: depth, queue pairs and lists of posts.
+// TestLiveDepths: the bandwidth that perftest measures does not depend on how much it posts before it polls: depth, queue pairs and
+// lists of posts, those that broke once and six of the day. DEPTHS=DAY draws another day's.
 func TestLiveDepths(t *testing.T) {
 	need(t, "netns")
 	verbsTools(t, "ib_write_bw")
@@ -81,6 +85,24 @@ func TestLiveDepths(t *testing.T) {
 		{4096, 4800, "-n 600 -q 8 -t 2048"},
 		{65536, 1280, "-n 5 -q 256"},
 		{65536, 1280, "-n 5 -q 256 -R"},
+	}
+	day := uint64(time.Now().Unix() / 86400)
+	if _, err := fmt.Sscan(os.Getenv("DEPTHS"), &day); err != nil && os.Getenv("DEPTHS") != "" {
+		t.Fatal(err)
+	}
+	t.Logf("drawn rows: DEPTHS=%d", day)
+	draw := rand.New(rand.NewPCG(day, 0))
+	for range 6 {
+		size := 4096 << (2 * draw.IntN(2))
+		qps, list := 1<<draw.IntN(7), []int{1, 4, 10, 20, 50}[draw.IntN(5)]
+		// A queue that is shorter than perftest's 100 writes a completion has other completions; one of a whole path's writes
+		// never runs dry.
+		depth := list * (100/list + draw.IntN(1024/list))
+		writes := 100 * (1 + draw.IntN(max(1, 48/qps)))
+		rows = append(rows, struct {
+			size, writes int
+			args         string
+		}{size, qps * writes, fmt.Sprintf("-n %d -q %d -t %d -l %d", writes, qps, depth, list)})
 	}
 	text := fmt.Sprintf(hops, "t-depths")
 	for i, c := range rows {
