@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -24,7 +25,15 @@ type binder struct {
 	at     map[string]pos // by path: where the value stands
 	errs   []*Error
 	spoilt spoilt
-	path   string // of the value that is being read
+	unread []string // paths of values and keys that could not be read
+	path   string   // of the value that is being read
+	within []level  // mappings around the value, from the outermost to its own
+}
+
+// level is a mapping around a value.
+type level struct {
+	name string // its last key
+	t    reflect.Type
 }
 
 type pos struct{ line, column int }
@@ -41,9 +50,15 @@ func start(n ast.Node) *token.Token {
 }
 
 func (b *binder) failf(n ast.Node, format string, args ...any) {
+	b.failAt(b.path, n, format, args...)
+}
+
+// failAt records that the value at a path, which may be a key that its mapping does not have, could not be read.
+func (b *binder) failAt(path string, n ast.Node, format string, args ...any) {
 	t := start(n)
 	b.errs = append(b.errs, &Error{Line: t.Position.Line, Column: t.Position.Column, Text: fmt.Sprintf(format, args...)})
 	b.spoilt[part(b.path)] = true
+	b.unread = append(b.unread, path)
 }
 
 // full reports whether the number of mistakes has reached mistakesMax, so that the checks stop.
@@ -128,16 +143,18 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 		b.bindNamed(path, entries[0], s)
 		return
 	}
+	b.within = append(b.within, level{lastKey(path), v.Type()})
+	defer func() { b.within = b.within[:len(b.within)-1] }()
 	seen, unknown := map[string]bool{}, false
 	for _, e := range entries {
-		k := key(e)
+		k := known(v.Type(), key(e))
 		i := setting.FieldByKey(v.Type(), k)
 		switch {
 		case b.full():
 			return
 		case i < 0:
 			unknown = true
-			b.failf(e.Key, "unknown key %q%s", k, setting.Suggest(k, keysOf(v.Type())))
+			b.unknown(e, k)
 		case seen[k]:
 			b.failf(e.Key, "key %q appears twice", k)
 		default:
@@ -283,6 +300,13 @@ func key(e *ast.MappingValueNode) string {
 		return t.Value
 	}
 	return "<<"
+}
+
+// lastKey returns the key at which a value stands: loss of faults[0].loss.
+func lastKey(path string) string {
+	k := path[strings.LastIndexByte(path, '.')+1:]
+	k, _, _ = strings.Cut(k, "[")
+	return k
 }
 
 func keysOf(t reflect.Type) (keys []string) {

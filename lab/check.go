@@ -38,11 +38,16 @@ type checking struct {
 	err    *Error // the first of the part that is being checked
 	all    []*Error
 	spoilt spoilt
+	unread []string // paths of values that could not be read
+	partly bool     // the item that is being checked has some of them
 }
 
 // failf records a mistake at a path. Only the first one at a place in the file is reported, since
 // others may follow from it.
 func (c *checking) failf(path, format string, args ...any) {
+	if _, there := c.at[path]; c.partly && (!there || related(path, c.unread)) {
+		return // it may follow from the value that could not be read
+	}
 	e := &Error{Text: fmt.Sprintf(format, args...)}
 	for at := path; ; {
 		if p, ok := c.at[at]; ok {
@@ -70,7 +75,7 @@ func (c *checking) failf(path, format string, args ...any) {
 // check verifies the whole file, as far as it could be read, and fills in values that depend on others.
 // It returns the mistakes that reading and checking found.
 func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
-	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, broadcasts: r.Broadcasts, expect: r.Expect, all: b.errs, spoilt: b.spoilt}
+	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, broadcasts: r.Broadcasts, expect: r.Expect, all: b.errs, spoilt: b.spoilt, unread: b.unread}
 	c.checkEnums()
 	for _, s := range []struct {
 		name  string
@@ -100,17 +105,19 @@ func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
 			}
 			continue
 		}
-		c.err = nil
+		c.err, c.partly = nil, false
 		s.f()
+		c.partly = false
 	}
 	return c.all
 }
 
-// item begins the check of an item of a section. It reports whether the item could be read; an item
-// that could not is not to be checked.
+// item begins the check of an item of a section, and reports whether it is to be checked. Of an item with values that could not
+// be read only mistakes in its other values count.
 func (c *checking) item(path string) (ok bool) {
 	c.err = nil
-	return !c.spoilt[path] && len(c.all) < mistakesMax
+	c.partly = slices.ContainsFunc(c.unread, func(u string) bool { return under(u, path) })
+	return (!c.spoilt[path] || c.partly) && len(c.all) < mistakesMax
 }
 
 func (c *checking) checkName() {
@@ -152,6 +159,9 @@ func (c *checking) enum(path, got string, words []string) {
 		hint := setting.Suggest(got, words)
 		if !strings.Contains(hint, "use ") {
 			hint += " Use " + setting.List(words)
+		}
+		if path == "nics.mtu" {
+			hint += "; it is RoCE's path MTU, 4096 where Ethernet frames have 9000 bytes"
 		}
 		c.failf(path, "%s cannot be %q%s", path, got, hint)
 	}

@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,7 +14,7 @@ import (
 //
 //	bcast.cepheus.64MiB.jct.p50 < bcast.binomial.64MiB.jct.p50 / 1.9
 //
-// An expression has numbers, + - * / and parentheses, and quantities WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in
+// An expression has numbers, spans of time such as 100us or 1.5ms, + - * / and parentheses, and quantities WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in
 // microseconds; of HPL, whose size is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor; of storage, also
 // WORKLOAD.SCHEME.SIZE.io.iops|replicas|copied; of many-to-many also latency, in microseconds, and goodput, in Gb/s, with the same
 // statistics; of fsdp also allgather and reduce-scatter, the time until that half is done; of flows, whose scheme is the flow, also
@@ -117,6 +119,9 @@ func ParseExpect(text string) (*Expect, error) {
 	if w := p.next(); w != "" {
 		return nil, p.errorf("has %q after its end", w)
 	}
+	if p.span != "" && p.untimed != "" {
+		return nil, p.errorf("has the time %s, and %s is not a time: leave the unit out", p.span, p.untimed)
+	}
 	return e, nil
 }
 
@@ -144,7 +149,13 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 type expectParser struct {
 	text  string
 	words []string
+
+	span    string // the first number with a unit of time
+	untimed string // the first quantity that is no time
 }
+
+// timed are the quantities in microseconds (Expect).
+var timed = []string{"jct", "source", "latency", "allgather", "reduce-scatter", "phase"}
 
 func (p *expectParser) errorf(format string, args ...any) error {
 	return fmt.Errorf("%q %s", p.text, fmt.Sprintf(format, args...))
@@ -189,6 +200,14 @@ func tokens(s string) (words []string) {
 		i = j
 	}
 	return words
+}
+
+// microseconds reads a span of time: a number and ns, us, ms or s.
+func microseconds(w string) (us float64, ok bool) {
+	number := strings.TrimRight(w, "abcdefghijklmnopqrstuvwxyz")
+	unit, ok := map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[w[len(number):]]
+	v, err := strconv.ParseFloat(number, 64)
+	return v * unit, ok && err == nil && finite(v*unit)
 }
 
 // depthExpr bounds the nesting of parentheses.
@@ -274,8 +293,16 @@ func (p *expectParser) atom(depth int) (expr, error) {
 	if v, err := strconv.ParseFloat(w, 64); err == nil && finite(v) { // Inf and NaN are no numbers to compare with
 		return constant(v), nil
 	}
-	if parts := strings.Split(w, "."); len(parts) != 5 || !unicode.IsLetter(rune(w[0])) {
+	if us, ok := microseconds(w); ok {
+		p.span = cmp.Or(p.span, w)
+		return constant(us), nil
+	}
+	parts := strings.Split(w, ".")
+	if len(parts) != 5 || !unicode.IsLetter(rune(w[0])) {
 		return expr{}, p.errorf("has %q, which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50", w)
+	}
+	if p.untimed == "" && !slices.Contains(timed, parts[3]) {
+		p.untimed = w
 	}
 	return expr{eval: func(look Lookup) (float64, error) { return look(w) }}, nil
 }

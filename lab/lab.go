@@ -49,7 +49,7 @@ type FatTree struct {
 // ThreeLayer is a three-layer fat-tree. A preset fills in values that are not given.
 type ThreeLayer struct {
 	Preset     string `yaml:"preset" json:"preset,omitzero" doc:"a fabric of the papers: ft1024, ft16384, or fig2 with 1024 hosts on 32-port switches" enum:"ft1024,ft16384,fig2"`
-	Radix      int    `yaml:"radix" json:"radix,omitzero" doc:"ports per switch; those of a leaf without a host, and of an aggregation switch without a leaf, lead upward, as many to each switch above"`
+	Radix      int    `yaml:"radix" json:"radix,omitzero" doc:"ports per switch; the ports of a leaf that no host takes, and of an aggregation switch that no leaf takes, are uplinks: they must divide evenly among the switches above"`
 	Pods       int    `yaml:"pods" json:"pods,omitzero" doc:"number of pods"`
 	Leaves     int    `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches per pod"`
 	Hosts      int    `yaml:"hosts" json:"hosts,omitzero" doc:"hosts per leaf"`

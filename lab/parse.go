@@ -138,7 +138,7 @@ func parseBody(text []byte) (ast.Node, *Error) {
 	}
 	f, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, syntaxError(err)
+		return nil, syntaxError(err, text)
 	}
 	var body ast.Node
 	for _, d := range f.Docs {
@@ -217,7 +217,7 @@ func tooMany(text []byte) (line int) {
 }
 
 // syntaxError turns the parser's error into one line.
-func syntaxError(err error) *Error {
+func syntaxError(err error, text []byte) *Error {
 	e := &Error{Text: "not valid YAML"}
 	var y yaml.Error
 	if errors.As(err, &y) {
@@ -226,5 +226,52 @@ func syntaxError(err error) *Error {
 		}
 		e.Text += ": " + strings.ReplaceAll(y.GetMessage(), "\n", " ")
 	}
+	if line, why := misindented(text, e.Line); why != "" {
+		return &Error{Line: line, Column: 1, Text: why}
+	}
 	return e
+}
+
+// misindented returns the first line, up to the one at which the parser gave up, that is indented unlike its neighbours, with the
+// remedy, or nothing.
+func misindented(text []byte, last int) (line int, why string) {
+	var open []int // indentations of the mappings and lists around the line
+	brackets, opens := 0, true
+	for i, l := range strings.Split(string(text), "\n")[:last] {
+		rest := strings.TrimLeft(l, " ")
+		indent := len(l) - len(rest)
+		rest, _, _ = strings.Cut(rest, " #")
+		if rest = strings.TrimSpace(rest); rest == "" || rest[0] == '#' {
+			continue
+		}
+		if strings.ContainsAny(rest, "|>\"'") { // a text of several lines has indentation of its own
+			return 0, ""
+		}
+		if brackets == 0 {
+			was := indent
+			for len(open) > 0 && open[len(open)-1] > indent {
+				was, open = open[len(open)-1], open[:len(open)-1]
+			}
+			switch n := len(open); {
+			case n > 0 && open[n-1] == indent:
+			case was > indent && n > 0:
+				return i + 1, fmt.Sprintf("line %d is indented by %d, its neighbours by %d or %d", i+1, indent, open[n-1], was)
+			case was > indent || !opens && n > 0:
+				if n > 0 {
+					was = open[n-1]
+				}
+				return i + 1, fmt.Sprintf("line %d is indented by %d, its neighbours by %d", i+1, indent, was)
+			default:
+				open = append(open, indent)
+			}
+			for item := rest; strings.HasPrefix(item, "- "); { // a level of its own follows a hyphen
+				after := strings.TrimLeft(item[1:], " ")
+				indent += len(item) - len(after)
+				item, open = after, append(open, indent)
+			}
+		}
+		opens = strings.HasSuffix(rest, ":") || strings.HasSuffix(rest, "-")
+		brackets = max(0, brackets+strings.Count(l, "{")+strings.Count(l, "[")-strings.Count(l, "}")-strings.Count(l, "]"))
+	}
+	return 0, ""
 }

@@ -34,7 +34,7 @@ func TestStorageMistakes(t *testing.T) {
 		{good + ", durability: fsnc", `workloads[0].storage.durability cannot be "fsnc", did you mean "fsync"? Use memory or fsync`},
 		{good + ", on-failure: retry", `workloads[0].storage.on-failure cannot be "retry"`},
 		{good + ", rw: read", `workloads[0].storage.rw cannot be "read"`},
-		{good + ", client: h9", `there is no host "h9", did you mean "h0"?`},
+		{good + ", client: h9", `there is no host "h9": there are h0 to h3`},
 		{good + ", ranks: [h0, h1], client: h2", "h2 is not among the ranks"},
 		{good + ", ranks: h1", "a group of 1: a client with its replicas needs at least two ranks"},
 		{good + ", crash: {host: h0}", "h0 is the client: name a replica"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -29,21 +30,50 @@ func Counted(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Suggest names the word nearest to a misspelt one, or all there are if they are few.
-func Suggest(got string, words []string) string {
+// Near returns the word nearest to a misspelt one, at most two letters away, or an empty string.
+func Near(got string, words []string) string {
 	best, dist := "", 3
 	for _, w := range words {
 		if d := distance(got, w); d < dist && d < len(w) {
 			best, dist = w, d
 		}
 	}
-	switch {
+	return best
+}
+
+// Suggest names the word nearest to a misspelt one, or all there are if they are few. Of names that differ only in a number it
+// gives the range: h9 among h0 to h7 is no misspelling of h0.
+func Suggest(got string, words []string) string {
+	if r := numbered(got, words); r != "" {
+		return ": there are " + r
+	}
+	switch best := Near(got, words); {
 	case best != "":
 		return fmt.Sprintf(", did you mean %q?", best)
 	case len(words) > 0 && len(words) <= 12:
 		return ": use " + List(words)
 	}
 	return ""
+}
+
+// numbered returns the first and the last of the words that differ from got in their number alone, or an empty string if they are
+// fewer than two.
+func numbered(got string, words []string) string {
+	stem := strings.TrimRight(got, "0123456789")
+	if stem == got || stem == "" {
+		return ""
+	}
+	var all []int
+	for _, w := range words {
+		digits, ok := strings.CutPrefix(w, stem)
+		if n, err := strconv.Atoi(digits); ok && err == nil && strconv.Itoa(n) == digits {
+			all = append(all, n)
+		}
+	}
+	if len(all) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%s%d to %s%d", stem, slices.Min(all), stem, slices.Max(all))
 }
 
 // distance is the Levenshtein distance, letters of different case being alike.
