@@ -43,7 +43,18 @@ func (p *program) arrange(app *cli.App, args []string) ([]string, error) {
 			break
 		}
 		if a != "-" && strings.HasPrefix(a, "-") {
-			name, _, whole := strings.Cut(strings.TrimLeft(a, "-"), "=")
+			name, value, whole := strings.Cut(strings.TrimLeft(a, "-"), "=")
+			if namesLab(c, name) && (whole || i+1 < len(args)) {
+				if !whole {
+					i++
+					value = args[i]
+				}
+				rest = append(rest, value)
+				continue
+			}
+			if other := sameFlag(c, name); other != name {
+				a, name = strings.Replace(a, name, other, 1), other
+			}
 			flags = append(flags, a)
 			p.given = append(p.given, name)
 			if !whole && takesValue(c, name) && i+1 < len(args) {
@@ -146,7 +157,7 @@ func helpArgs(app *cli.App, name string, words []string) ([]string, error) {
 	for i, w := range words {
 		at := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(w) })
 		if at < 0 {
-			return nil, usageError{fmt.Errorf("no command %q: see mcastlab help", strings.Join(words[:i+1], " "))}
+			return nil, noCommand(words[:i+1], commands)
 		}
 		commands = commands[at].Subcommands
 	}

@@ -94,6 +94,9 @@ func (p *program) faultAddAction(c *cli.Context) error {
 	if err := oneArg(c, "one kind ("+kindList()+")"); err != nil {
 		return err
 	}
+	if kind := c.Args().First(); !faults.Kind(kind).Known() {
+		return usageError{fmt.Errorf("fault add: no fault kind %q%s", kind, setting.Suggest(kind, liveKinds()))}
+	}
 	d, err := p.attach(c)
 	if err != nil {
 		return err
@@ -139,9 +142,6 @@ func (p *program) writeTargets(l *lab.Lab, g *topo.Graph, f *lab.Fault) error {
 // same and are checked alike.
 func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 	kind := c.Args().First()
-	if !faults.Kind(kind).Known() {
-		return nil, usageError{fmt.Errorf("fault add: no fault kind %q%s", kind, setting.Suggest(kind, liveKinds()))}
-	}
 	links := faults.Kind(kind).OfLinks()
 	var in []string
 	put := func(flag, key string) {

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	rankprogram "github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/apps/setting"
+	"github.com/mcastlab/mcastlab/examples"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -60,6 +63,13 @@ func (p *program) readSwept(c *cli.Context, r lab.Reader) (l sweptLab, err error
 		return l, usageError{fmt.Errorf("%s takes one lab file, not %d", c.Command.Name, c.Args().Len())}
 	}
 	name := c.Args().First()
+	if example := c.String("example"); example != "" {
+		if name != "" {
+			return l, usageError{fmt.Errorf("%s takes a lab file or --example, not both", verbOf(c))}
+		}
+		l.Lab, l.points, err = readExample(r, example)
+		return l, err
+	}
 	if name == "-" {
 		return answered(c.Context, answerWithin, func() (l sweptLab, err error) {
 			text, err := io.ReadAll(io.LimitReader(p.in, 2<<20))
@@ -91,7 +101,7 @@ func findLab(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", usageError{fmt.Errorf("%s: no such lab file", name)}
+		return "", noLabFile(name)
 	case err != nil:
 		return "", fmt.Errorf("read lab: %w", err)
 	case !info.IsDir():
@@ -102,22 +112,49 @@ func findLab(name string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("read lab: %w", err)
 	case len(found) == 0:
-		return "", usageError{fmt.Errorf("there is no *%s in %s: name a lab file", labSuffix, name)}
+		return "", usageError{fmt.Errorf("there is no *%s in %s: name a lab file, or run an example: mcastlab run --example quickstart", labSuffix, name)}
 	case len(found) > 1:
 		return "", usageError{fmt.Errorf("%s holds %d lab files: name one of %s", name, len(found), strings.Join(found, ", "))}
 	}
 	return found[0], nil
 }
 
+// exampleFlag is the flag of commands that read a lab.
+func exampleFlag(command string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "example", EnvVars: envOf(command, "example"),
+		Usage: "use a built-in lab in place of LAB: " + strings.Join(exampleNames(), ", "),
+	}
+}
+
+// exampleNames returns the names of the labs that are built in.
+func exampleNames() (names []string) {
+	all, _ := fs.Glob(examples.Files, "*"+labSuffix) // the pattern is valid
+	for _, file := range all {
+		names = append(names, strings.TrimSuffix(file, labSuffix))
+	}
+	return names
+}
+
+// readExample reads a built-in lab from a folder of its own, which holds the files that it names, too.
+func readExample(r lab.Reader, name string) (l *lab.Lab, points []lab.Point, err error) {
+	if !slices.Contains(exampleNames(), name) {
+		return nil, nil, usageError{fmt.Errorf("no example %q%s", name, setting.Suggest(name, exampleNames()))}
+	}
+	dir, err := os.MkdirTemp("", "mcastlab-example-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("read example: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.CopyFS(dir, examples.Files); err != nil {
+		return nil, nil, fmt.Errorf("read example: %w", err)
+	}
+	return r.ReadPoints(filepath.Join(dir, name+labSuffix))
+}
+
 // envOf gives a flag of a command its environment variable.
 func envOf(command, flag string) []string {
 	return []string{"MCASTLAB_" + strings.ToUpper(strings.ReplaceAll(command+"_"+flag, "-", "_"))}
-}
-
-// exists reports whether there is a file or folder of that name.
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
 }
 
 // withoutCancel returns a context that an interrupt does not end: what cleans up goes on

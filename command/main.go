@@ -147,23 +147,21 @@ func (p *program) app() *cli.App {
 	dress(all, "mcastlab")
 	return &cli.App{
 		Name:      "mcastlab",
-		UsageText: "mcastlab COMMAND [ARGUMENT...] [--FLAG VALUE...]: flags stand before or after the arguments",
-		Description: "A first run: mcastlab run examples/quickstart.mcl.yml. mcastlab help COMMAND tells how to use one.\n" +
-			"Each flag has a variable of the environment, which is its default: MCASTLAB_RUN_FORMAT=json stands for run --format json.",
-		Usage:    "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
-		Commands: all,
-		Writer:   p.out, ErrWriter: p.errOut,
+		UsageText: "mcastlab COMMAND [ARGUMENT...] [--FLAG VALUE...]  (flags before or after the arguments)",
+		Usage:     "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
+		Commands:  all,
+		Writer:    p.out, ErrWriter: p.errOut,
 		HideVersion: true,
 		Flags: []cli.Flag{ // arrange makes it the verb
 			&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version", DisableDefaultText: true},
 		},
 		Suggest:               true,
-		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitHelp,
+		CustomAppHelpTemplate: helpTemplate(all),
 		ExitErrHandler:        func(*cli.Context, error) {},
 		OnUsageError:          onUsage,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usageError{fmt.Errorf("no command %q: see mcastlab help", c.Args().First())}
+				return noCommand([]string{c.Args().First()}, all)
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -172,10 +170,6 @@ func (p *program) app() *cli.App {
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
-
-func onUsage(c *cli.Context, err error, _ bool) error {
-	return usageError{fmt.Errorf("%w: see %s --help", err, c.Command.HelpName)}
-}
 
 // failedError says that a run ended with an expectation that does not hold, or data that did not verify.
 type failedError struct{ error }

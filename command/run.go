@@ -27,6 +27,7 @@ func (p *program) runCommand() *cli.Command {
 			"  mcastlab run examples/sweep.mcl.yml --jobs 2             a sweep: all its points, with plots\n" +
 			"docs/lab-file.md says what a lab file may have, docs/running.md how labs run outside the simulator.",
 		Flags: []cli.Flag{
+			exampleFlag(name),
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{
 				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
@@ -65,7 +66,7 @@ func (p *program) runCommand() *cli.Command {
 				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),
 				Usage: "the lab file may run programs of this machine, as you (workloads of the kind command)",
 			},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print the results and errors only", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.runAction,
 	}
@@ -126,7 +127,7 @@ func (p *program) runAction(c *cli.Context) error {
 		p.pageOf(report)
 	}
 	if report != nil && (err == nil || len(report.Results) > 0) {
-		if werr := p.writeReport(report, format); werr != nil {
+		if werr := p.writeReport(report, format, c.Bool("quiet")); werr != nil {
 			return errors.Join(err, werr)
 		}
 	}
@@ -194,7 +195,7 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.errOut, "mcastlab: "+format+"\n", args...)
 }
 
-func (p *program) writeReport(r *runner.Report, format string) error {
+func (p *program) writeReport(r *runner.Report, format string, quiet bool) error {
 	switch format {
 	case "json":
 		return writeJSON(p.out, r)
@@ -217,6 +218,9 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 	}
 	if r.EventsCut > 0 {
 		fmt.Fprintf(p.errOut, "events: %d are missing: nodes had no room to keep them until they could be sent\n", r.EventsCut)
+	}
+	if quiet {
+		return nil
 	}
 	for _, name := range r.Plots {
 		fmt.Fprintf(p.errOut, "plot: %s\n", name)

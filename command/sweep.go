@@ -54,7 +54,7 @@ func (p *program) runSweep(c *cli.Context, l *lab.Lab, points []lab.Point, forma
 		}
 		return err
 	}
-	if err := p.writeSweep(r, format); err != nil {
+	if err := p.writeSweep(r, format, c.Bool("quiet")); err != nil {
 		return err
 	}
 	if len(r.Failures) > 0 {
@@ -75,7 +75,7 @@ func (p *program) refuseForSweep(c *cli.Context) error {
 	return checkJobs(c)
 }
 
-func (p *program) writeSweep(r *sweep.Result, format string) error {
+func (p *program) writeSweep(r *sweep.Result, format string, quiet bool) error {
 	switch format {
 	case "json":
 		return writeJSON(p.out, r)
@@ -92,6 +92,9 @@ func (p *program) writeSweep(r *sweep.Result, format string) error {
 	}
 	if err := r.WriteTable(p.out); err != nil {
 		return err
+	}
+	if quiet {
+		return nil
 	}
 	for _, name := range r.Plots {
 		fmt.Fprintf(p.errOut, "plot: %s\n", name)
