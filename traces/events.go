@@ -37,6 +37,7 @@ type Events struct {
 	Rotate func(lines uint64) (next io.Writer, lost uint64, err error)
 
 	mu      sync.Mutex
+	observe func(node string, now vtime.Time, ev machine.Event) // nil: none
 	w       *bufio.Writer
 	sum     *checksum.Writer // of the file
 	written int
@@ -111,6 +112,14 @@ func (e *Events) Note(now vtime.Time, event string, data any) {
 	e.put(b)
 }
 
+// Observe has f called with each event of a node from now on, those of one node in their order, and never twice at one time. f must
+// not call the Events.
+func (e *Events) Observe(f func(node string, now vtime.Time, ev machine.Event)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.observe = f
+}
+
 // Node returns the tracer of a node.
 func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
 
@@ -168,6 +177,9 @@ type nodeEvents struct {
 func (n nodeEvents) Trace(now vtime.Time, ev machine.Event) {
 	n.e.mu.Lock()
 	defer n.e.mu.Unlock()
+	if n.e.observe != nil {
+		n.e.observe(n.name, now, ev)
+	}
 	n.e.text = appendEvent(n.e.text[:0], now, n.name, &ev)
 	n.e.put(n.e.text)
 }

@@ -25,6 +25,7 @@ type Record struct {
 	names  []string      // of the lab's nodes, for the trace
 	times  *times        // nil: the lab asks for none
 	met    *meeting      // nil: the run has no use for it
+	slow   []slowRow     // rows with an outlier, so far
 	lock   *os.File      // on the folder; nil: there is none
 
 	closes []func() error
@@ -150,6 +151,9 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 	if merr := r.met.enter(&w, rows, records, now()); rerr == nil {
 		rerr = merr
 	}
+	if serr := r.enterSlow(&w, rows, records); rerr == nil {
+		rerr = serr
+	}
 	for _, row := range rows {
 		r.Events.Note(now(), "result", row)
 	}
@@ -189,6 +193,7 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	}
 	r.Meta.MemoryBytes = memoryBytes()
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
+	r.Report.Outliers = r.outliers()
 	if runErr == nil {
 		r.Report.Expect = Evaluate(l.Expect, r.Report.Quantity)
 		r.Report.remark(l)

@@ -28,6 +28,8 @@ type Report struct {
 	Fidelity Fidelity      `json:"fidelity"`
 	Results  []apps.Row    `json:"results"`
 	Expect   []Expectation `json:"expect"`
+	// Outliers are the slowest iterations of rows with several that took much longer than the median, with their cause.
+	Outliers []Outlier `json:"outliers,omitempty"`
 	// Plots are pictures of JCT against size, of broadcasts with several sizes, and of flows' throughput over time. Beside each is its CSV.
 	Plots []string `json:"plots,omitempty"`
 

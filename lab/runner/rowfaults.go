@@ -22,12 +22,15 @@ type meeting struct {
 	past  map[string]FaultRow // counts of faults that rows have left behind
 	then  map[string]FaultRow // counts of the faults of the run at the end of the row before
 	now   map[string]FaultRow // counts in the row that has ended last; nil: not known
+
+	pauses *pauses // of ports, so far
 }
 
 // Meet has the record list for each row the faults of the lab that it met. The times of those of the run
 // count from start.
 func (r *Record) Meet(l *lab.Lab, g *topo.Graph, start vtime.Time) (err error) {
-	m := &meeting{lab: l, start: start, past: map[string]FaultRow{}, then: map[string]FaultRow{}}
+	m := &meeting{lab: l, start: start, past: map[string]FaultRow{}, then: map[string]FaultRow{}, pauses: newPauses(g)}
+	r.Events.Observe(m.pauses.observe)
 	m.all, err = labspec.Timeline(l, g)
 	r.met = m
 	return err

@@ -65,12 +65,12 @@ func TestRowsAlike(t *testing.T) {
 		if strings.Count(text, "loss 1, link-down not reached") != 4 || !strings.Contains(text, "pause 2, loss 1") {
 			t.Errorf("the table does not say what hit each row:\n%s", text)
 		}
-		if at := text[strings.Index(text, "To 4 ranks, 1MiB"):]; strings.Contains(at[:strings.IndexAny(at, ";")], "alike") {
+		if at := text[strings.Index(text, "1MiB to 4 ranks"):]; strings.Contains(at[:strings.IndexAny(at, ";")], "different") {
 			t.Errorf("rows of 1 MiB were treated alike:\n%s", text)
 		}
 	}
 	_, run := simulated(t, rowLab("in: run, ", "cepheus, chain"))
-	if want := "but they were not treated alike: "; strings.Count(run, want) != 2 || !strings.Contains(run, "pause not in force") ||
+	if want := "but the schemes met different faults: "; strings.Count(run, want) != 2 || !strings.Contains(run, "pause not in force") ||
 		!strings.Contains(run, "chain was hit by 1 fault (loss), cepheus by 2 faults (pause, loss), and loss counts its frames through all rows") {
 		t.Errorf("of faults that count from the run's start:\n%s", run)
 	}

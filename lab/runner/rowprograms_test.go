@@ -2,6 +2,7 @@ package runner
 
 import (
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -9,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
+	"github.com/mcastlab/mcastlab/traces"
 )
 
 // TestProgramsMeetFaults: a row of programs has met the faults that came while one of them ran, and none that came before the first began
@@ -32,7 +34,7 @@ faults:
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Record{}
+	r := &Record{Events: traces.NewEvents(io.Discard)}
 	if err := r.Meet(l, g, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -57,23 +57,23 @@ func TestSentences(t *testing.T) {
 		want string
 	}{
 		{nil, ""},
-		{[]apps.Row{row("b", "x", 64, 2, &yes)}, "To 4 ranks, 64B took x 2.00 us. Every byte was right at every receiver."},
+		{[]apps.Row{row("b", "x", 64, 2, &yes)}, "64B to 4 ranks: x 2.00 us. Every byte was right at every receiver."},
 		{
 			[]apps.Row{row("b", "x", 64, 4, &yes), row("b", "y", 64, 2, nil)},
-			"To 4 ranks, 64B took y 2.00 us and x 2.00 times as long. Every byte that was there to compare was right; the payload of 1 rows was phantom.",
+			"64B to 4 ranks: y 2.00 us, x 2.00x. Every byte that was there to compare was right; the payload of 1 row was phantom.",
 		},
 		{
 			[]apps.Row{row("b", "x", 64, 2, nil), row("c", "x", 1024, 2, &no), row("c", "y", 1024, 3, &yes), row("c", "z", 1024, 5, &yes)},
-			"To 4 ranks, 64B took x 2.00 us. The payload was phantom: no byte was compared.\n" +
-				"To 4 ranks, 1KiB took x 2.00 us and y 1.50, and z 2.50 times as long. Wrong bytes arrived in 1 of 3 rows.",
+			"64B to 4 ranks: x 2.00 us. The payload was phantom: no byte was compared.\n" +
+				"1KiB to 4 ranks: x 2.00 us, y 1.50x, z 2.50x. Wrong bytes arrived in 1 of 3 rows.",
 		},
 		{
 			[]apps.Row{of(3, 4, row("b", "x", 64, 2, &yes)), of(3, 8.1, row("b", "y", 64, 4, &yes))},
-			"To 4 ranks, 64B took x 2.00 us (median of 3) and y 2.00 times as long, but the slowest of y took 8.10 us. Every byte was right at every receiver.",
+			"64B to 4 ranks: x 2.00 us (median of 3), y 2.00x. Every byte was right at every receiver.",
 		},
 		{
 			[]apps.Row{of(2, 5, row("b", "x", 64, 2, &yes))},
-			"To 4 ranks, 64B took x 2.00 us (median of 2), but the slowest of x took 5.00 us. Every byte was right at every receiver.",
+			"64B to 4 ranks: x 2.00 us (median of 2). Every byte was right at every receiver.",
 		},
 	} {
 		if got := sentences(c.rows); got != c.want {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -35,15 +36,15 @@ func comparison(rows []apps.Row) string {
 	for _, r := range rows {
 		largest, smallest = max(largest, r.SizeBytes), min(smallest, r.SizeBytes)
 	}
-	s := fmt.Sprintf("To %d ranks, %s", rows[0].Ranks, atSize(rows, largest))
+	s := atSize(rows, largest, fmt.Sprintf(" to %d ranks", rows[0].Ranks))
 	if smallest != largest {
-		s += "; " + atSize(rows, smallest)
+		s += "; " + atSize(rows, smallest, "")
 	}
 	return s + "."
 }
 
 // atSize compares the schemes at one size with the fastest of them.
-func atSize(rows []apps.Row, size int) string {
+func atSize(rows []apps.Row, size int, to string) string {
 	var at []apps.Row
 	for _, r := range rows {
 		if r.SizeBytes == size {
@@ -51,20 +52,12 @@ func atSize(rows []apps.Row, size int) string {
 		}
 	}
 	slices.SortStableFunc(at, func(a, b apps.Row) int { return cmp.Compare(a.JCT.P50, b.JCT.P50) })
-	s := fmt.Sprintf("%v took %s %.2f us%s", lab.Size(size), at[0].Scheme, at[0].JCT.P50, medianOf(&at[0]))
-	if len(at) == 1 {
-		return s + outliers(at)
-	}
-	var others []string
+	s := fmt.Sprintf("%v%s: %s %.2f us%s", lab.Size(size), to, at[0].Scheme, at[0].JCT.P50, medianOf(&at[0]))
 	for _, r := range at[1:] {
-		others = append(others, fmt.Sprintf("%s %.2f", r.Scheme, r.JCT.P50/at[0].JCT.P50))
+		s += fmt.Sprintf(", %s %.2fx", r.Scheme, r.JCT.P50/at[0].JCT.P50)
 	}
-	if last := len(others) - 1; last > 0 {
-		others[last] = "and " + others[last]
-	}
-	s += " and " + strings.Join(others, ", ") + " times as long" + outliers(at)
 	if how := unlike(at); how != "" {
-		s += ", but they were not treated alike: " + how
+		s += ", but the schemes met different faults: " + how
 	}
 	return s
 }
@@ -76,23 +69,6 @@ func medianOf(r *apps.Row) string {
 		return ""
 	}
 	return fmt.Sprintf(" (median of %d)", r.Iterations)
-}
-
-// outlier is the number of medians from which on the slowest iteration of a row is named.
-const outlier = 2
-
-// outliers names the rows that have an iteration far from the median.
-func outliers(rows []apps.Row) string {
-	var words []string
-	for i := range rows {
-		if r := &rows[i]; r.Iterations > 1 && r.JCT.Max > outlier*r.JCT.P50 {
-			words = append(words, fmt.Sprintf("the slowest of %s took %.2f us", r.Scheme, r.JCT.Max))
-		}
-	}
-	if len(words) == 0 {
-		return ""
-	}
-	return ", but " + strings.Join(words, ", and ")
 }
 
 func verdict(rows []apps.Row) string {
@@ -115,7 +91,7 @@ func verdict(rows []apps.Row) string {
 	case unknown == len(rows):
 		return "The payload was phantom: no byte was compared."
 	case unknown > 0:
-		return fmt.Sprintf("Every byte that was there to compare was right; the payload of %d rows was phantom.", unknown)
+		return fmt.Sprintf("Every byte that was there to compare was right; the payload of %s was phantom.", setting.Counted(unknown, "row"))
 	}
 	return "Every byte was right at every receiver."
 }

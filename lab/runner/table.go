@@ -50,6 +50,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if s := sentences(compared); s != "" {
 		b.WriteString(s + "\n")
 	}
+	for i := range r.Outliers {
+		b.WriteString(r.Outliers[i].String() + "\n")
+	}
 	if len(compared) > 1 && r.byHand() {
 		b.WriteString("Faults were added or removed by hand, so that rows may not have been treated alike.\n")
 	}
@@ -70,12 +73,13 @@ func unclaimed(rows []apps.Row) string {
 	return strings.Join(names, ", ")
 }
 
-// writeRows aligns all columns to the right, with an empty line between schemes. A
-// column for the workload is there if there is more than one.
+// writeRows aligns all columns to the right, with an empty line between schemes. It leaves out the workload if there is one, and
+// the statistics if each row has one iteration.
 func writeRows(b *strings.Builder, rows []apps.Row) {
-	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified"}
-	workloads, p99 := false, false
+	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iter", "Verified"}
+	workloads, p99, several := false, false, false
 	for _, r := range rows {
+		several = several || r.Iterations > 1
 		workloads = workloads || r.Workload != rows[0].Workload || apps.DetailsOf[apps.Exits](r) != nil && r.Workload != r.Scheme // a label
 		p99 = p99 || r.JCT.P99 != nil
 	}
@@ -89,12 +93,21 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			cells[i][0] = r.Workload + "." + r.Scheme
 		}
 	}
-	if !p99 {
-		const at = 6
-		head = slices.Delete(head, at, at+1)
+	remove := func(from, to int) {
+		head = slices.Delete(head, from, to)
 		for i := range cells {
-			cells[i] = slices.Delete(cells[i], at, at+1)
+			cells[i] = slices.Delete(cells[i], from, to)
 		}
+	}
+	if !several {
+		remove(8, 9) // Iter
+	}
+	if !p99 {
+		remove(6, 7)
+	}
+	if !several { // Min, Max and P50 are Avg
+		remove(3, 6)
+		head[2] = "Time(us)"
 	}
 	for _, of := range registry.Columned() {
 		if !slices.ContainsFunc(rows, func(r apps.Row) bool { return columnsOf(r, of) != nil }) {

@@ -32,12 +32,12 @@ func versionOf(info *debug.BuildInfo) string {
 			return m.Version
 		}
 	}
-	revision := setting(info, "vcs.revision")
+	revision := buildSetting(info, "vcs.revision")
 	if len(revision) < 12 || !strings.Contains(info.Main.Version, revision[:12]) && strings.HasPrefix(info.Main.Version, "v") {
 		return info.Main.Version
 	}
 	version := "dev-" + revision[:12]
-	if setting(info, "vcs.modified") == "true" {
+	if buildSetting(info, "vcs.modified") == "true" {
 		version += "+changes"
 	}
 	return version
@@ -50,11 +50,11 @@ func VersionDate() string {
 	if !ok || info.Main.Path != modulePath {
 		return ""
 	}
-	date, _, _ := strings.Cut(setting(info, "vcs.time"), "T")
+	date, _, _ := strings.Cut(buildSetting(info, "vcs.time"), "T")
 	return date
 }
 
-func setting(info *debug.BuildInfo, key string) string {
+func buildSetting(info *debug.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {
 			return s.Value
