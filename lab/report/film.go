@@ -154,6 +154,9 @@ func ReadFilm(dir string) (*Film, error) {
 	if err := r.read(); err != nil {
 		return nil, fmt.Errorf("read run %s: %w", dir, err)
 	}
+	for i := range rep.Outliers {
+		film.Rows = append(film.Rows, rep.Outliers[i].String())
+	}
 	for i := range rep.Results {
 		row := &rep.Results[i]
 		median := ""

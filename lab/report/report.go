@@ -192,6 +192,14 @@ func HTML(runs []*Run) string {
 	b.text("title", title)
 	fmt.Fprintf(b, "<style>%s</style></head><body>\n", sheet)
 	b.text("h1", strings.Join(names, ", "))
+	for i, r := range runs {
+		for _, line := range r.Report.Answer() {
+			if len(runs) > 1 {
+				line = names[i] + ": " + line
+			}
+			b.text("p", line)
+		}
+	}
 	b.summary(runs)
 	if len(runs) > 1 {
 		b.difference(runs)

@@ -119,3 +119,27 @@ func TestHostile(t *testing.T) {
 		t.Error("the page has a script that came with a run")
 	}
 }
+
+// TestAnswer: page and film of a run with a pause storm begin with the iteration, the port and the fault.
+func TestAnswer(t *testing.T) {
+	r := simulated(t, t.TempDir(), `name: storm
+topology: {leaf-spine: {leaves: 2, spines: 2, hosts: 4}}
+workloads: [{allgather: {schemes: [ring], sizes: [1MiB], iterations: 3}}]
+faults: [{pause-storm: {node: h5}, at: 100us, for: 500us}]
+`)
+	want := regexp.MustCompile(`^ring, 1MiB: slowest iteration 1 of 3 took [0-9.]+ us, [0-9.]+ times the median; leaf1:1 was paused for [0-9]+ % of it by h5 \(fault pause-storm lab-0\)\.$`)
+	film, err := ReadFilm(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(film.Rows) != 2 || !want.MatchString(film.Rows[0]) {
+		t.Errorf("the film has %q", film.Rows)
+	}
+	page := HTML([]*Run{r})
+	if at := strings.Index(page, "<p>"+film.Rows[0]+"</p>"); at < 0 || at > strings.Index(page, "<table>") {
+		t.Error("the page does not begin with the outlier")
+	}
+	if page := HTML([]*Run{r, r}); !strings.Contains(page, "<p>storm-1: "+film.Rows[0]) {
+		t.Error("the page of two runs lacks the outlier")
+	}
+}

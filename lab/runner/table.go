@@ -17,7 +17,7 @@ import (
 // output, the expectations, and a sentence that summarises the table.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { _, own := x.Details.(apps.Untabled); return own })
+	sized := r.tabled()
 	if len(sized) > 0 {
 		writeRows(&b, sized)
 		b.WriteByte('\n')
@@ -46,18 +46,31 @@ func (r *Report) WriteTable(w io.Writer) error {
 		b.WriteString(s + "\n")
 	}
 	b.WriteString(beside(sized))
-	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == apps.PayloadOwn })
-	if s := sentences(compared); s != "" {
-		b.WriteString(s + "\n")
-	}
-	for i := range r.Outliers {
-		b.WriteString(r.Outliers[i].String() + "\n")
-	}
-	if len(compared) > 1 && r.byHand() {
-		b.WriteString("Faults were added or removed by hand, so that rows may not have been treated alike.\n")
+	for _, line := range r.Answer() {
+		b.WriteString(line + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// tabled returns the rows of the table: workloads with output of their own have none.
+func (r *Report) tabled() []apps.Row {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { _, own := x.Details.(apps.Untabled); return own })
+}
+
+// Answer returns the result of the run in lines: how the schemes compare, and what the slowest iterations met.
+func (r *Report) Answer() (lines []string) {
+	compared := slices.DeleteFunc(r.tabled(), func(x apps.Row) bool { return x.Payload == apps.PayloadOwn })
+	if s := sentences(compared); s != "" {
+		lines = strings.Split(s, "\n")
+	}
+	for i := range r.Outliers {
+		lines = append(lines, r.Outliers[i].String())
+	}
+	if len(compared) > 1 && r.byHand() {
+		lines = append(lines, "Faults were added or removed by hand: rows may have met different faults.")
+	}
+	return lines
 }
 
 // unclaimed names the external hosts among the ranks.
