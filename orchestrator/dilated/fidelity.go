@@ -4,6 +4,7 @@ package dilated
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -203,10 +204,10 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		v.Reason = v.Reasons[0]
 	}
 	if drops := counters.KernelDrops(now) - counters.KernelDrops(before); drops > 0 {
-		blame("the kernel dropped %d frames of the lab", drops)
+		blame("the kernel dropped %d frames of the lab: run with --slower 2 or more", drops)
 	}
 	if n := since(now, before, "timeouts"); n > 0 && lossFree {
-		blame("%d retransmission timers fired although nothing was lost", n)
+		blame("%d retransmission timers fired although nothing was lost: run with --slower 2 or more", n)
 	}
 	if slices.ContainsFunc(rows, func(r apps.Row) bool { return len(r.External) > 0 }) {
 		f.judgeDevices(now, before, lossFree, blame)
@@ -230,8 +231,8 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		out := len(row.External) > 0
 		rows[i].Late = !ok && !out
 		if !ok && !out {
-			blame("%s %s at %v: %d links x %.3g us lag is %.0f %% of its %.4g us, more than %.0f %%", row.Workload, row.Scheme,
-				lab.Size(row.SizeBytes), f.linksOf(i, row), lag, 100*share, row.JCT.P50, 100*lagShare)
+			blame("%s %s at %v: %d links x %.3g us lag is %.0f %% of its %.4g us, more than %.0f %%: run with --dilation %.0f or more", row.Workload, row.Scheme,
+				lab.Size(row.SizeBytes), f.linksOf(i, row), lag, 100*share, row.JCT.P50, 100*lagShare, enough(f.dil[i], share))
 		}
 		v.Dilation, v.LagUS = max(v.Dilation, f.dil[i]), max(v.LagUS, lag)
 		v.Rows = append(v.Rows, runner.RowFidelity{
@@ -240,6 +241,14 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		})
 	}
 	return v
+}
+
+// enough returns a dilation at which the lag of a row's links is small enough, with two digits that count: the share of the lag
+// falls as the dilation rises.
+func enough(dilation, share float64) float64 {
+	need := dilation * share / lagShare
+	unit := math.Pow(10, max(0, math.Floor(math.Log10(need))-1))
+	return math.Ceil(need/unit) * unit
 }
 
 // since returns by how much a count over all nodes has grown.
