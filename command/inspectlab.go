@@ -19,6 +19,7 @@ func (p *program) validateCommand() *cli.Command {
 		Name: name, Usage: "check a lab file", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: labText + "\nWhat is wrong is said with line and column, and the exit code is 3. A ring in which PFC can deadlock is a warning.",
 		Flags: []cli.Flag{
+			exampleFlag(name),
 			&cli.BoolFlag{Name: "resolved", Usage: "print the lab with every default written out", EnvVars: envOf(name, "resolved")},
 		},
 		Action: func(c *cli.Context) error {

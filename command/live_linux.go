@@ -150,7 +150,7 @@ func (p *program) deployCommand() *cli.Command {
 		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: labText + "\nA second time it changes nothing, or brings back what has gone. It needs root: mcastlab check says what else.",
 		Flags: []cli.Flag{
-			runtimeFlag(name, "docker"), attachFlag(name),
+			runtimeFlag(name, "docker"), attachFlag(name), exampleFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
 			&cli.BoolFlag{Name: "management", Usage: "add a management network for the TCP traffic of programs", EnvVars: envOf(name, "management")},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print the plan and exit", EnvVars: envOf(name, "dry-run")},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Folder is the folder of a run, as it was made: a file or folder that takes its name later is not written to, nor
@@ -15,11 +16,19 @@ type Folder struct {
 	path string
 }
 
+// noFolder is the error of a run folder that cannot be made.
+func noFolder(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("make run folder: %w: name another directory with --runs", err)
+	}
+	return fmt.Errorf("make run folder: %w", err)
+}
+
 // makeFolder makes the folder of a run, base/<lab>-<n>, with the next free number. A run never writes into the folder of
 // another.
 func makeFolder(base, lab string) (*Folder, error) {
 	if err := os.MkdirAll(base, 0o755); err != nil {
-		return nil, fmt.Errorf("make run folder: %w", err)
+		return nil, noFolder(err)
 	}
 	all, err := os.OpenRoot(base)
 	if err != nil {
@@ -37,7 +46,7 @@ func makeFolder(base, lab string) (*Folder, error) {
 			root, err = all.OpenRoot(name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("make run folder: %w", err)
+			return nil, noFolder(err)
 		}
 		return &Folder{root, filepath.Join(base, name)}, nil
 	}
