@@ -19,6 +19,7 @@ func (p *program) traceCommand() *cli.Command {
 		Name: name, Usage: "tell what happened to a run's messages, and where their time went", ArgsUsage: "RUN", OnUsageError: onUsage,
 		Description: "RUN is the folder of a run that recorded a trace (trace: messages in the lab file, or run --trace messages).\n" +
 			"Without more it lists the messages: the iterations of broadcasts and the like, of other programs each work request.\n" +
+			"  mcastlab trace RUN --slowest 10            those that took longest\n" +
 			"  mcastlab trace RUN --message 42            the story of one: hops, losses, NAKs, repeats, pauses, completions\n" +
 			"  mcastlab trace RUN --explain               where the time went, by scheme and size\n" +
 			"  mcastlab trace RUN --explain --message 42  and of one message, with its critical path\n" +
@@ -26,6 +27,7 @@ func (p *program) traceCommand() *cli.Command {
 			"docs/traces.md says what each word means.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "message", Aliases: []string{"m"}, Usage: "number of a message, as the list has it", DefaultText: "all", EnvVars: envOf(name, "message")},
+			&cli.IntFlag{Name: "slowest", Usage: "list this many messages, the slowest first; from 1 on", DefaultText: "all, as sent", EnvVars: envOf(name, "slowest")},
 			&cli.BoolFlag{
 				Name: "explain", Aliases: []string{"e"}, EnvVars: envOf(name, "explain"),
 				Usage: "split times into serialisation, queueing, propagation, pause, retransmission, host, straggler",
@@ -52,6 +54,10 @@ func (p *program) traceAction(c *cli.Context) error {
 	switch {
 	case c.Bool("perfetto") && (c.IsSet("message") || c.Bool("explain") || c.IsSet("format")):
 		return usageError{errors.New("--perfetto exports all messages, in its own format: leave --message, --explain and --format out")}
+	case c.IsSet("slowest") && (c.IsSet("message") || c.Bool("explain") || c.Bool("perfetto")):
+		return usageError{errors.New("--slowest is for the list: leave --message, --explain and --perfetto out")}
+	case c.IsSet("slowest") && c.Int("slowest") < 1:
+		return usageError{fmt.Errorf("--slowest %d: use 1 or more", c.Int("slowest"))}
 	case c.IsSet("output") && !c.Bool("perfetto"):
 		return usageError{errors.New("-o goes with --perfetto")}
 	}
@@ -97,6 +103,9 @@ func traceView(c *cli.Context, t *explain.Trace, dir string) (told, error) {
 	if !c.IsSet("message") {
 		if c.Bool("explain") {
 			return t.Table(), nil
+		}
+		if c.IsSet("slowest") {
+			return t.List().Slowest(c.Int("slowest")), nil
 		}
 		return t.List(), nil
 	}

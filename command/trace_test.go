@@ -88,6 +88,8 @@ func TestTraceErrors(t *testing.T) {
 		{[]string{damaged}, 4, "read trace of " + damaged + ": its first line is not of the schema mcastlab/trace/v1"},
 		{[]string{dir, "--message", "99"}, 4, dir + " has no message 99: it has 1 to 8 (mcastlab trace " + dir + " lists them)"},
 		{[]string{dir, "--format", "csv"}, 2, `no format "csv": use table or json`},
+		{[]string{dir, "--slowest", "0"}, 2, "--slowest 0: use 1 or more"},
+		{[]string{dir, "--slowest", "3", "--explain"}, 2, "--slowest is for the list: leave --message, --explain and --perfetto out"},
 		{[]string{dir, "-o", "x"}, 2, "-o goes with --perfetto"},
 		{[]string{dir, "--perfetto", "--explain"}, 2, "--perfetto exports all messages, in its own format: leave --message, --explain and --format out"},
 	} {

@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -23,6 +25,21 @@ func (t *Trace) List() *List {
 	l := &List{Schema: ListSchema, Messages: t.Messages, Cut: t.Cut}
 	l.Gaps = t.gaps()
 	return l
+}
+
+// Slowest returns the n messages of the list with the longest JCT, the slowest first; of equal ones the first. Messages that reached
+// no receiver come before all others: they never ended. A negative n is 0.
+func (l *List) Slowest(n int) *List {
+	all := slices.Clone(l.Messages)
+	slices.SortStableFunc(all, func(a, b *Message) int {
+		if (a.JCT < 0) != (b.JCT < 0) {
+			return cmp.Compare(a.JCT, b.JCT)
+		}
+		return cmp.Compare(b.JCT, a.JCT)
+	})
+	some := *l
+	some.Messages = all[:min(max(n, 0), len(all))]
+	return &some
 }
 
 // gaps lists the missing parts of the trace.
