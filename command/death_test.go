@@ -108,8 +108,8 @@ func TestNodeStalls(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// pollEvery is how often what is waited for is looked at. Without a pause the test would take
-// one of the cores that the lab needs to keep time.
+// pollEvery is the interval of polls. Without a pause the test would take one of the cores that the
+// lab needs to keep time.
 const pollEvery = 5 * time.Millisecond
 
 // waitFor waits until something holds, within the time a test may take.

@@ -19,7 +19,7 @@ import (
 // innerError carries the exit code of a program that ran in a node.
 type innerError struct{ code int }
 
-// Error says what the code is.
+// Error returns a message with the code.
 func (e innerError) Error() string { return fmt.Sprintf("the program ended with exit code %d", e.code) }
 
 // ExitCode returns the program's exit code.
@@ -101,7 +101,7 @@ func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern stri
 	return p.ended(c, d, x, func(ctx context.Context, x programs.Execution) (int, error) { return programs.Exec(ctx, d, x) })
 }
 
-// sayLabTime says what the lab's time means for a user who waits for a program.
+// sayLabTime prints the meaning of lab time to a user who waits for a program.
 func (p *program) sayLabTime(d *orchestrator.Deployed, x *programs.Execution) {
 	for i := range d.Graph.Nodes {
 		name := d.Graph.Nodes[i].Name

@@ -196,7 +196,7 @@ func (e *swarmEngines) nothing(after string) {
 	}
 }
 
-// intrude: from elsewhere, nothing is open to whoever has no certificate, an expired one, or the role of a host.
+// intrude: from elsewhere, nothing is open to a caller that has no certificate, an expired one, or the role of a host.
 func intrude(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(e.path(1), "hosts", "authority.pem"))

@@ -221,8 +221,8 @@ func (p *program) destroyCommand() *cli.Command {
 	}
 }
 
-// labName returns the name of the lab an argument means: of a lab that is up, or of the
-// one in a lab file.
+// labName returns the name of the lab of an argument: that of a running lab, or the one in a lab
+// file.
 func (p *program) labName(c *cli.Context) (string, error) {
 	if a := c.Args().First(); c.Args().Len() == 1 && lab.NameOK(a) && !exists(a) {
 		return a, nil

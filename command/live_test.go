@@ -820,8 +820,8 @@ func TestForeignImage(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// TestDrift: of a lab that is up, what has gone is brought back and the rest is not
-// touched; a dry run says it and does nothing.
+// TestDrift: deploy restores the missing parts of a running lab and does not touch the rest; a dry
+// run prints them and does nothing.
 func TestDrift(t *testing.T) {
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {

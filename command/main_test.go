@@ -18,7 +18,7 @@ import (
 
 const quickstart = "../examples/quickstart.mcl.yml"
 
-// outcome is what a call of the program showed.
+// outcome holds the output and exit code of a call of the program.
 type outcome struct {
 	code     int
 	out, err string

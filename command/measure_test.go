@@ -119,8 +119,8 @@ func BenchmarkBringUp(b *testing.B) {
 	run("wipe", "--yes")
 }
 
-// bare creates, starts and removes 36 containers through the engine, with nothing of ours
-// but the image and what a node's container is.
+// bare creates, starts and removes 36 containers through the engine, with only the image and the
+// container settings of a node.
 func bare(b *testing.B) (up, down time.Duration) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {

@@ -55,8 +55,8 @@ func (p *program) mpiCommand() *cli.Command {
 	}
 }
 
-// ranksPerHost is how many ranks a host may have. Their programs share the NIC's process and, with those of all
-// hosts, this machine's memory and processors; a number beyond is a mistake.
+// ranksPerHost limits the ranks of a host. Their programs share the NIC's process and, with those of all hosts,
+// this server's memory and processors; a number beyond is a mistake.
 const ranksPerHost = 64
 
 // rankHosts returns the host of each of so many ranks.

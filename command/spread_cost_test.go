@@ -42,7 +42,7 @@ var costCases = []costCase{
 
 const costBand = 0.3
 
-// cost is what a round of such a lab takes, on average.
+// cost is the average time of a round of such a lab.
 type cost struct {
 	costCase
 	nodes         int
@@ -116,7 +116,7 @@ func (e *swarmEngines) cost(c costCase) cost {
 	return x
 }
 
-// costRun runs a lab that is up, and returns what it says of itself and the processor's time that the command has taken.
+// costRun runs a running lab, and returns the run's report of itself and the CPU time of the command.
 func (e *swarmEngines) costRun(file string) (m runner.Meta, caller float64) {
 	t := e.t
 	t.Helper()

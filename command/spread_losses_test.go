@@ -21,7 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller/controllertest"
 )
 
-// loss is how a machine is lost in mid-run, drawn from a seed.
+// loss is the loss of a server in mid-run, drawn from a seed.
 type loss struct {
 	seed    uint64
 	k       int // of the fat-tree
@@ -65,7 +65,7 @@ func TestSpreadLosses(t *testing.T) {
 	e.nothing("down")
 }
 
-// lab is what runs, for longer than the machine is there.
+// lab returns the lab to run, which takes longer than the server lasts.
 func (l *loss) lab() string {
 	controllers := ""
 	if l.plane {

@@ -136,7 +136,7 @@ func spreadSleepers(t *testing.T) (all []string) {
 	return all
 }
 
-// spreadTap: a port of another machine is captured while no run goes on: what a program there sends.
+// spreadTap: a port of another server is captured outside any run: the frames of a program there.
 func spreadTap(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, node := range []string{"h0", "h9"} {

@@ -212,7 +212,7 @@ func TestSpreadLarge(t *testing.T) {
 	e.nothing("down")
 }
 
-// spreadVerbs: what a lab that is up can be asked reaches every machine, or is refused.
+// spreadVerbs: each command on a running lab reaches every server, or is refused.
 func spreadVerbs(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, node := range []string{"h0", "h5", "h9", "core1"} {

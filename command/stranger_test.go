@@ -45,8 +45,8 @@ const (
 	strangerBytes = 300
 )
 
-// newStranger puts one beside the engines, who knows all about a lab that is up: its identifiers, and the frames of a run that were
-// captured on a link between machines.
+// newStranger puts one beside the engines, who knows all about a running lab: its identifiers, and the frames of a run that were
+// captured on a link between servers.
 func newStranger(t *testing.T, e *swarmEngines, name, text, captured string) *stranger {
 	t.Helper()
 	var p engine.Placement

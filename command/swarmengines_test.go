@@ -98,7 +98,7 @@ func (e *swarmEngines) path(i int) string { return filepath.Join(e.dir, fmt.Spri
 // host is DOCKER_HOST of an engine.
 func (e *swarmEngines) host(i int) string { return "unix://" + e.path(i) + "/socket" }
 
-// env is what a command needs that runs on machine i.
+// env returns the environment of a command on server i.
 func (e *swarmEngines) env(i int) []string {
 	return []string{"DOCKER_HOST=" + e.host(i), "MCASTLAB_HOSTS_STATE=" + filepath.Join(e.path(i), "hosts")}
 }

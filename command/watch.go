@@ -45,7 +45,7 @@ func (p *program) watchAction(c *cli.Context) error {
 	return watch.Serve(c.Context, l, token, source)
 }
 
-// watchSource returns what is to be shown: a run, if the argument is a folder with a run in it, else a lab that is up.
+// watchSource returns the source to show: a run, if the argument is a directory of a run, else a running lab.
 func (p *program) watchSource(c *cli.Context) (watch.Source, error) {
 	if c.Args().Len() > 1 {
 		return nil, usageError{errors.New("watch takes one lab or one run's folder")}

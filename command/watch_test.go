@@ -296,7 +296,7 @@ func TestWatchUsage(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn: a run that goes on is shown as far as its files are written, again when they have grown, and for the
+// TestWatchGoesOn: a run in progress is shown as far as its files are written, again when they have grown, and for the
 // last time when it has ended.
 func TestWatchGoesOn(t *testing.T) {
 	dir := recorded(t, pausedLab)

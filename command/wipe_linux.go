@@ -96,7 +96,7 @@ func (p *program) captureAction(c *cli.Context) (err error) {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		out = f
 	}
-	// An interrupt is how a capture ends.
+	// An interrupt ends a capture.
 	return errors.Join(d.Capture(c.Context, ends[0], out, c.Int("count")), d.Close())
 }
 

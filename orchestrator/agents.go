@@ -162,7 +162,7 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// restDilation is the dilation of a lab that is up while no run sets another.
+// restDilation is the dilation of a running lab while no run sets another.
 const restDilation = 1000
 
 // RestClock returns the clock that nodes have; with a nil rate it is a new one that starts now.
@@ -269,5 +269,5 @@ func lastLine(log []byte) string {
 	return string(lines[len(lines)-1])
 }
 
-// RestoreWait is how long nodes may take to go back to their configurations.
+// RestoreWait is the time limit for nodes to restore their configurations.
 const RestoreWait = 10 * time.Second

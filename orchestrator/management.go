@@ -35,7 +35,7 @@ func (d *Deployed) WantsManagement() bool { return d.Options.Management || d.Lab
 // Managed reports whether the lab has a management network, or is to have one.
 func (d *Deployed) Managed(st *state) bool { return st.Management || d.WantsManagement() }
 
-// keepManaged records that a lab that is up has a management network from now on, if one is asked for.
+// keepManaged records that a running lab has a management network from now on, if the options request one.
 func (d managementNetwork) keepManaged() error {
 	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Management || !d.Managed(&st) {

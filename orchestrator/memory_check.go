@@ -22,7 +22,7 @@ func (t *thisServer) warnMemory() {
 	}
 }
 
-// memoryShortage says why so many nodes may not do in a machine's memory, or nothing if they do.
+// memoryShortage explains why a server may lack the memory for so many nodes; empty if it does not.
 func memoryShortage(nodes int, memory uint64) string {
 	need := uint64(nodes) * engine.NodeMemory
 	if need <= memory/5*4 {

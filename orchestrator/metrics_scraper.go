@@ -20,8 +20,8 @@ import (
 // nothing then.
 const scrapeWait = 5 * time.Second
 
-// Scraper writes the metrics of the lab that is up under a name for a Prometheus, as Metrics does. It looks each time which
-// lab that is, and a node that does not answer is no error: mcastlab_node_up says which do.
+// Scraper writes the metrics of the running lab of a name for a Prometheus, as Metrics does. It looks the lab up at each
+// scrape. A node that does not answer is no error: mcastlab_node_up shows it.
 type Scraper struct {
 	Lab     string
 	Engines []engine.Engine

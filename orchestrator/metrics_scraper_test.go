@@ -22,7 +22,7 @@ import (
 func TestScrape(t *testing.T) {
 	const help = "# HELP mcastlab_host_sent_total frames sent\n# TYPE mcastlab_host_sent_total counter\n"
 	sockets := map[string]string{
-		"h0": told(t, "m", http.StatusOK, help+"mcastlab_host_sent_total{node=\"h0\"} 7\n"), "h1": told(t, "m", http.StatusInternalServerError, "not configured"),
+		"h0": serveText(t, "m", http.StatusOK, help+"mcastlab_host_sent_total{node=\"h0\"} 7\n"), "h1": serveText(t, "m", http.StatusInternalServerError, "not configured"),
 		"h2": filepath.Join(t.TempDir(), "nobody"),
 	}
 	names := []string{"h0", "h1", "h2", "h3"}
@@ -75,7 +75,7 @@ func TestScrapeServers(t *testing.T) {
 	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, Access: x}
 	for i, name := range names {
 		d.Graph.Nodes = append(d.Graph.Nodes, topo.Node{Name: name})
-		x.dial[i] = dialerOf(told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n"))
+		x.dial[i] = dialerOf(serveText(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n"))
 	}
 	x.dial[2] = dialerOf(filepath.Join(t.TempDir(), "nobody"))
 	var said []string

@@ -23,13 +23,13 @@ const (
 	saturatingDilation  = 200
 )
 
-// lagTrials is how often the lag of a scheme is measured. The smaller counts: the other
-// may be a delay of the host's, which would make all that follows much slower. A row for
-// which the smaller was too little is measured again.
+// lagTrials is the number of measurements of a scheme's lag. The smallest counts: a larger one may
+// be a delay of this server, which would slow the rest of the run. A row for which the smallest was
+// too little is measured again.
 const lagTrials = 2
 
-// carryTrials is how often the cost of a frame is measured before a rate is refused. The
-// smallest counts: a process is slow at first (page faults, caches), and the host has delays.
+// carryTrials is the number of measurements of a frame's cost before a rate is refused. The
+// smallest counts: a process is slow at first (page faults, caches), and the server has delays.
 const carryTrials = 4
 
 // trialKind is a smaller form of the workloads, run to see what the host can do.

@@ -21,7 +21,7 @@ type Machine struct {
 // String returns the name and the address, as messages give them.
 func (m *Machine) String() string { return m.Name + " (" + m.Address + ")" }
 
-// Placement says what of a lab is on which machine. It is in a file of the lab's folder.
+// Placement maps the nodes of a lab to servers. It is in a file of the lab's directory.
 type Placement struct {
 	Machines []Machine `json:"machines"`
 	At       []int     `json:"at"`   // by node of the graph: its machine

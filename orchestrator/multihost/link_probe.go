@@ -41,7 +41,8 @@ type linkProbe struct {
 	most int // largest frame that has come in
 }
 
-// probe tries the links that leave the machine, answers with what has come in, and goes on sending until the connection ends.
+// probe tries the links that leave the server, replies with the frames that have come in, and continues to send until the
+// connection ends.
 func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 	ends, err := x.probedEnds(ctx)
 	defer func() {
@@ -133,7 +134,7 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Probe})
 		mu.Lock()
 		defer mu.Unlock()
-		open = append(open, c) // it goes on sending for the others
+		open = append(open, c) // it continues to send for the others
 		if came[i] = a.Came; err != nil {
 			return fmt.Errorf("machine %s: %w", m, err)
 		}
@@ -166,7 +167,7 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 	return nil
 }
 
-// probeLine says what is wrong with the links from one machine to another.
+// probeLine describes the failure of the links from one server to another.
 func (s *serverNodes) probeLine(to, from, most int) string {
 	m, far := &s.placement.Machines[to], &s.placement.Machines[from]
 	switch {

@@ -41,7 +41,7 @@ func (x *farShares) Dial(_ context.Context, _ string, m *engine.Machine) (net.Co
 			err = fmt.Errorf("asked for %s", q.Do)
 		}
 		if shareapi.Reply(far, shareapi.Answer{}, err) == nil && err == nil {
-			_, _ = far.Write([]byte(m.Name + " " + q.Node)) // whoever asked may have gone
+			_, _ = far.Write([]byte(m.Name + " " + q.Node)) // the caller may have gone
 		}
 	}()
 	return near, nil

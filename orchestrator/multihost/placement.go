@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/place"
 )
 
-// checkSpread says what of a lab does not go over several machines yet.
+// checkSpread fails if a lab has a part that several servers do not support yet.
 func (t *testbed) checkSpread() error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", t.Lab.Name, fmt.Sprintf(format, args...))
@@ -159,7 +159,7 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 	return err
 }
 
-// how says what the links between two machines are, if they are not VXLAN.
+// how describes the links between two servers, if they are not VXLAN.
 func how(p *engine.Placement, a, b int) string {
 	for _, u := range p.Userspace {
 		if u.A == a && u.B == b {

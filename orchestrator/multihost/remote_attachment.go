@@ -74,7 +74,7 @@ func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 	return here, nil
 }
 
-// port tells whether the interface of an external host here has a carrier, and its number.
+// port returns the carrier and the index of an external host's interface here.
 func (x *worker) port(node string) (*shareapi.Outside, error) {
 	p, _, err := x.nodeHere(node)
 	if err != nil {

@@ -145,7 +145,7 @@ func (t *remoteTap) Close() error {
 	return err
 }
 
-// tap sends the frames of a port here to whoever has asked, until he has no more use of them.
+// tap sends the frames of a port here to the caller, until the caller ends the connection.
 func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error {
 	t, err := x.openTap(ctx, q)
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || t == nil {

@@ -21,10 +21,10 @@ import (
 // A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the machine that runs it. Each other machine has
 // such a clock of its own: how far it is ahead is asked of the machine's share, and nodes get the line in the clock that they read.
 
-// clockOffset is what is known of another machine's CLOCK_MONOTONIC.
+// clockOffset is an estimate of another server's CLOCK_MONOTONIC.
 type clockOffset struct {
 	ahead int64 // of the clock here, in ns
-	trip  int64 // of the question that told it, in ns: it is wrong by half of that at the most
+	trip  int64 // round trip of the request, in ns: the error is at most half of it
 	moved int64 // by how much it was found elsewhere than expected, when it was last asked, in ns
 }
 
@@ -51,7 +51,7 @@ type serverClocks struct {
 	all []clockOffset
 }
 
-// clockTries is how often a machine is asked for its clock at a time.
+// clockTries is the number of clock requests to a server per measurement.
 const clockTries = 12
 
 // AskClocks asks all machines for their clocks.
@@ -119,7 +119,7 @@ func (x *worker) clock(c net.Conn) error {
 	for {
 		var b [8]byte
 		if _, err := io.ReadFull(c, b[:1]); err != nil {
-			return nil // whoever asked has hung up
+			return nil // the caller has closed the connection
 		}
 		binary.BigEndian.PutUint64(b[:], uint64(mono.Now()))
 		if _, err := c.Write(b[:]); err != nil {

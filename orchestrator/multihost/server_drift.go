@@ -61,7 +61,7 @@ func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err erro
 	return x, nil
 }
 
-// Repair says what is gone of a lab on several machines.
+// Repair reports the missing parts of a lab on several servers.
 func (s *serverNodes) Repair(_ context.Context, x orchestrator.Drift) error {
 	var what string
 	switch {

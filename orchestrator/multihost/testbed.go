@@ -116,7 +116,7 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 	})
 }
 
-// Reach reads the placement of a lab that is up.
+// Reach reads the placement of a running lab.
 func (t *testbed) Reach() (orchestrator.NodeAccess, error) {
 	p := &engine.Placement{}
 	b, err := os.ReadFile(filepath.Join(t.Store.Dir, engine.PlacementFile))

@@ -139,7 +139,7 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 	return shareapi.Reply(c, a, err)
 }
 
-// program runs a program at a node here, for whoever has asked.
+// program runs a program at a node here, for the caller.
 func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Request) error {
 	p, _, err := x.nodeHere(q.Node)
 	if err != nil {
@@ -215,7 +215,7 @@ func (x *worker) ready(ctx context.Context) error {
 	return orchestrator.HandOverSockets(ctx, x.part.Deployed, outside)
 }
 
-// look tells which nodes are there, and their interfaces.
+// look lists the nodes here, and their interfaces.
 func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -249,7 +249,7 @@ func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (er
 	return err
 }
 
-// trunkStates tells what links in user space have carried.
+// trunkStates returns the counters of links in user space.
 func (x *worker) trunkStates() []shareapi.TrunkState {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -96,7 +96,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 				context.AfterFunc(ctx, func() { _ = c.Close() })
 				far, err := x.dialPeer(ctx, p, machine, shareapi.Request{Do: do, Node: node})
 				if err != nil {
-					return // whoever has connected tries again, and says what does not work
+					return // the caller retries, and reports the failure
 				}
 				context.AfterFunc(ctx, func() { _ = far.Close() })
 				shareapi.Join(c, far, c)

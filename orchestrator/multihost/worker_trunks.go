@@ -121,7 +121,7 @@ func (x *trunks) close() error {
 	return errors.Join(err, x.space.Close())
 }
 
-// callAgain is how long a share waits before it calls another again.
+// callAgain is the pause of a share before it retries a connection to another.
 const callAgain = 200 * time.Millisecond
 
 // begin has the links carry frames: this share calls those of machines with higher numbers, and is called by the others.
@@ -203,7 +203,7 @@ func (f *trunkLink) failed(err error) {
 	f.err = err
 }
 
-// trunksWait is how long a run waits for the connections to other machines.
+// trunksWait limits the wait of a run for the connections to other servers.
 const trunksWait = 15 * time.Second
 
 // await waits until all connections are there. check then says whether one has ended since.
@@ -248,7 +248,7 @@ func orUnknown(err error) error {
 	return err
 }
 
-// states tells what has been carried, by machine.
+// states returns the counters, by server.
 func (x *trunks) states() (all []shareapi.TrunkState) {
 	if x == nil {
 		return nil

@@ -93,8 +93,8 @@ func settled(t *testing.T, from, to int) {
 	}
 }
 
-// TestTrunks: links in user space carry frames both ways and count them. A connection that breaks is noticed by whoever watches, with the name of
-// the other machine, and another follows. Nobody but the share of the other machine in the same deployment gets in.
+// TestTrunks: links in user space carry frames both ways and count them. A broken connection is reported with the name of the other server, and a
+// new one follows. Only the share of the other server in the same deployment can connect.
 func TestTrunks(t *testing.T) {
 	all := sharesOf(t)
 	fds := trunkEnds(t, all)

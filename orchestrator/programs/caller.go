@@ -32,7 +32,7 @@ import (
 // CallerVerb is the verb of the process that runs a program for a caller on another machine.
 const CallerVerb = "caller"
 
-// callerOrder is what such a process is told first; signals follow, a byte each. It ends with the pipe.
+// callerOrder is the first message to such a process; signals follow, a byte each. The process ends with the pipe.
 type callerOrder struct {
 	Run            shareapi.Run
 	Lab, Node, Dir string
@@ -41,7 +41,7 @@ type callerOrder struct {
 	Hosts          string // see start
 }
 
-// callerAnswer is what such a process answers: what mpirun wants to run elsewhere, and at last how the program has ended.
+// callerAnswer is a reply of such a process: a command that mpirun starts elsewhere, and at the end the outcome of the program.
 type callerAnswer struct {
 	Asked *shareapi.Asked `json:"asked,omitempty"`
 	Ended *shareapi.Ended `json:"ended,omitempty"`
@@ -60,12 +60,12 @@ func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *
 	}
 	b, err := json.Marshal(e)
 	if err == nil {
-		_ = to.Write(shareapi.PartEnded, b) // whoever asked may have gone
+		_ = to.Write(shareapi.PartEnded, b) // the caller may have gone
 	}
 	return err
 }
 
-// orderOf returns what the process that runs the program is told.
+// orderOf returns the order for the process that runs the program.
 func orderOf(ctx context.Context, d *orchestrator.Deployed, q *shareapi.Request) (*callerOrder, error) {
 	if q.Run == nil || len(q.Run.Argv) == 0 {
 		return nil, errors.New("a program without a name")
@@ -158,12 +158,12 @@ func takeAnswers(answer io.Reader, to *shareapi.Pieces, e *shareapi.Ended) (ende
 			return true
 		}
 		if b, err := json.Marshal(a.Asked); err == nil {
-			_ = to.Write(shareapi.PartAsked, b) // whoever asked may have gone
+			_ = to.Write(shareapi.PartAsked, b) // the caller may have gone
 		}
 	}
 }
 
-// stdio is what a program reads and writes, on this side.
+// stdio holds this side's ends of a program's input and output.
 type stdio struct {
 	to       *shareapi.Pieces
 	in       *os.File   // what it reads is written here
@@ -274,7 +274,7 @@ func (s *stdio) take(c net.Conn, tell *os.File) {
 			select {
 			case input <- append([]byte{}, b...):
 			default:
-				return // more than there is room for: no caller of ours
+				return // more than there is room for: not from a caller of this program
 			}
 		case part == shareapi.PartSignal && len(b) == 1:
 			_, _ = tell.Write(b) // it may have ended
@@ -334,7 +334,7 @@ func (callerSignal) Error() string { return "interrupted" }
 // Signal returns the signal.
 func (s callerSignal) Signal() syscall.Signal { return s.by }
 
-// Call is the process that runs a program for a caller on another machine: told over the descriptor tell, it answers over answer.
+// Call is the process that runs a program for a caller on another server: it reads orders from tell and replies on answer.
 func Call(ctx context.Context, tell, answer *os.File) error {
 	for _, f := range []*os.File{tell, answer} {
 		unix.CloseOnExec(int(f.Fd()))

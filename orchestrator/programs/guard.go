@@ -135,7 +135,7 @@ func (s *programStart) fork() (pid int, err error) {
 	return pid, nil
 }
 
-// served says which pipes of the program are read from at any time: its output and errors. A write to these is not a wait.
+// served returns the pipes of the program that always have a reader: its output and errors. A write to these is not a wait.
 func served() []string {
 	var inodes [2]uint64
 	for i := range inodes {

@@ -27,7 +27,7 @@ import (
 // A program at a node of another machine is a program of that machine, started by its share. What it reads and writes, its signals and
 // the size of its terminal go over one connection, and it ends with that.
 
-// remoteProgram is where a program is, and what it is told.
+// remoteProgram is the place of a program, and its order.
 type remoteProgram struct {
 	d       *orchestrator.Deployed
 	machine *engine.Machine

@@ -60,7 +60,7 @@ func (e Engine) Start(ctx context.Context, lab string, nodes []engine.Node, inte
 	return errors.Join(errs...)
 }
 
-// parallel is how many processes are started at once.
+// parallel is the number of processes that start at the same time.
 const parallel = 4
 
 // start starts one process. It survives the caller.

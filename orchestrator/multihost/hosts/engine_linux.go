@@ -208,7 +208,7 @@ func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q sharea
 	return a, machineError(m, err)
 }
 
-// removeTries is how often a machine is asked to remove its share while it hangs up.
+// removeTries limits the requests to a server to remove its share while it closes the connection.
 const removeTries = 3
 
 // removeShare has a machine remove its share of a lab.

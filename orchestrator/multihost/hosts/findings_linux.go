@@ -9,15 +9,15 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// ClockLimit is how far a machine's clock may be from those of the others. Certificates and the times in logs would bear more;
-// a machine that is further off keeps its time by itself.
+// ClockLimit is the largest valid offset of a server's clock from those of the others. Certificates and the times in logs
+// would bear more; a server beyond it synchronises with nothing.
 const ClockLimit = 500 * time.Millisecond
 
 // frameNeeded is the frame that links between machines have to carry: an MTU of 9,000 and the Ethernet header.
 const frameNeeded = 9014
 
-// finding is what is wrong on the way from one machine to another. Those of the same kind have the same cause if they have a
-// machine in common.
+// finding is a failure of the path from one server to another. Findings of one kind have the same cause if they have a
+// server in common.
 type finding struct {
 	from, to string // nodes
 	text     string // continues "NAME (ADDRESS): ", and says %s where the machines at the other end belong
@@ -43,8 +43,8 @@ func wrong(s daemon.Seen, port int) string {
 	return ""
 }
 
-// diagnose says of each machine what is wrong with the ways to it and from it, a line each. What goes wrong on all ways to a machine
-// is laid to it; else what goes wrong on all ways from one, to that; else to the pair.
+// diagnose reports the failures of the paths to and from each server, a line each. A failure of all paths to a server is attributed
+// to that server; else one of all paths from a server, to that; else to the pair.
 func diagnose(all []Machine, seen []daemon.Seen, port int) (lines []string) {
 	byText := map[string][]finding{}
 	var texts []string
@@ -127,7 +127,7 @@ func blame(name map[string]*Machine, left []finding, ways map[string][2]int) (li
 	return lines
 }
 
-// clocks says which machines' clocks are apart from those of the others: further from the median than the limit.
+// clocks lists the servers whose clocks are further from the median than the limit.
 func clocks(all []Machine) (lines []string) {
 	var known []int64
 	for _, m := range all {

@@ -32,7 +32,7 @@ func between(all []Machine, spoil func(s *daemon.Seen)) (seen []daemon.Seen) {
 	return seen
 }
 
-// TestDiagnose: whoever is at fault is named, once, with what to do.
+// TestDiagnose: the server at fault is named, once, with the remedy.
 func TestDiagnose(t *testing.T) {
 	narrow := func(s *daemon.Seen) { s.Frames = []int{128, 1464} }
 	const small = "frames of up to 1464 bytes arrive in UDP datagrams, and links need 9014: let IP fragments to UDP port 7940 pass, or raise the MTU between the machines"

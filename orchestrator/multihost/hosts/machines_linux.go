@@ -1,5 +1,5 @@
-// Package hosts makes one testbed of the machines of a Docker Swarm: a daemon on each, as one global service, certificates for
-// all of them, and probes of the ways between them. `mcastlab hosts` is its command.
+// Package hosts makes one testbed of the servers of a Docker Swarm: a daemon on each, as one global service, certificates for
+// all of them, and probes of the paths between them. `mcastlab servers` is its command.
 package hosts
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 )
 
-// Machine is a node of the Swarm as `mcastlab hosts` shows it.
+// Server is a node of the Swarm as `mcastlab servers` shows it.
 type Machine struct {
 	Node    string `json:"node"` // the Swarm's ID of it
 	Name    string `json:"name"` // its host name, with the beginning of the ID if others have the same
@@ -32,7 +32,7 @@ type Machine struct {
 	Memory  int64  `json:"memory-bytes"`
 	Engine  string `json:"engine"`            // version of its Docker engine
 	Version string `json:"version,omitempty"` // of the daemon
-	// Ahead is by how much its clock is ahead of this machine's, in ns, with an error of half a round trip. Nil: not known.
+	// Ahead is the offset of its clock from this server's, in ns, with an error of half a round trip. Nil: not known.
 	Ahead *int64 `json:"clock-ahead-ns,omitempty"`
 	Error string `json:"error,omitempty"`
 	// Labels are those that docker node update --label-add gives.
@@ -61,7 +61,7 @@ const (
 	engineMin = "20.10"
 )
 
-// swarmError is why a Swarm cannot be used, with the remedy.
+// swarmError returns the reason why a Swarm is not usable, with the remedy.
 func swarmError(i *system.Info, api string) error {
 	s := i.Swarm
 	switch {
@@ -150,10 +150,10 @@ func machinesOf(nodes []swarm.Node) []Machine {
 			m.State = StateDrained
 		case older(m.Engine, engineMin):
 			m.State, m.Error = StateStopped, fmt.Sprintf("its Docker engine is %s, and jobs of a Swarm came with %s: update it", m.Engine, engineMin)
-		case m.arch != "" && m.arch != machineName(runtime.GOARCH):
+		case m.arch != "" && m.arch != archName(runtime.GOARCH):
 			m.State = StateStopped
 			m.Error = fmt.Sprintf("it is %s, and this program is for %s: drain it (docker node update --availability drain %s)",
-				m.arch, machineName(runtime.GOARCH), n.ID)
+				m.arch, archName(runtime.GOARCH), n.ID)
 		}
 		all = append(all, m)
 	}
@@ -161,8 +161,8 @@ func machinesOf(nodes []swarm.Node) []Machine {
 	return all
 }
 
-// machineName is what uname, and so an engine, calls an architecture.
-func machineName(goarch string) string {
+// archName returns the name of an architecture in uname, and so in an engine.
+func archName(goarch string) string {
 	switch goarch {
 	case "amd64":
 		return "x86_64"

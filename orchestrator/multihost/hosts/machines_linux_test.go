@@ -48,7 +48,7 @@ func node(id, host, address string) swarm.Node {
 	return swarm.Node{
 		ID: id, Spec: swarm.NodeSpec{Role: swarm.NodeRoleWorker, Availability: swarm.NodeAvailabilityActive},
 		Description: swarm.NodeDescription{
-			Hostname: host, Platform: swarm.Platform{Architecture: machineName(runtime.GOARCH)}, Engine: swarm.EngineDescription{EngineVersion: "20.10.24+dfsg1"},
+			Hostname: host, Platform: swarm.Platform{Architecture: archName(runtime.GOARCH)}, Engine: swarm.EngineDescription{EngineVersion: "20.10.24+dfsg1"},
 			Resources: swarm.Resources{NanoCPUs: 2e9, MemoryBytes: 7},
 		},
 		Status: swarm.NodeStatus{State: swarm.NodeStateReady, Addr: address},
@@ -77,7 +77,7 @@ func TestMachines(t *testing.T) {
 		"down|10.0.0.3|worker|down|the Swarm does not reach it (heartbeat failure): start its engine, or take it out with docker node rm d",
 		"drained|10.0.0.4|worker|drained|",
 		"old|10.0.0.5|worker|stopped|its Docker engine is 19.03.15, and jobs of a Swarm came with 20.10: update it",
-		"other|10.0.0.6|worker|stopped|it is riscv64, and this program is for " + machineName(runtime.GOARCH) + ": drain it (docker node update --availability drain g)",
+		"other|10.0.0.6|worker|stopped|it is riscv64, and this program is for " + archName(runtime.GOARCH) + ": drain it (docker node update --availability drain g)",
 		"six|fd00::6|worker||",
 		"vm-aaa111|10.0.0.2|worker||",
 		"vm-ccc111|10.0.0.1|manager||",

@@ -28,7 +28,7 @@ const (
 	labelSpec = "mcastlab.spec" // hash of a service's specification
 )
 
-// TokenFile is where a machine that joins finds its token.
+// TokenFile is the path of the token of a server that joins.
 const TokenFile = "/join-token"
 
 // runFolder has the engine's socket, and the folders of labs and of the machine's credentials under the names that they have on the
@@ -68,9 +68,9 @@ func job(name, image string, port int, args []string) swarm.ServiceSpec {
 	return s
 }
 
-// spec is what all three have: no capability, no privilege, no network but the machine's own, nothing to write to but its /run. As
-// root that is enough: credentials are its own files. Whoever has the engine's socket is root on the machine in effect; the
-// certificates are what keeps others from asking for that.
+// spec returns the common part of all three: no capability, no privilege, no network but the server's own, nothing writable but
+// its /run. As root that is enough: credentials are its own files. A process with the engine's socket has in effect root on the
+// server; the certificates keep others from using it.
 func spec(name, image string, port int, args []string) swarm.ServiceSpec {
 	limit := swarm.Limit{MemoryBytes: 512 << 20, Pids: 128}
 	return swarm.ServiceSpec{

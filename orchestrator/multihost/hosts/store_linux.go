@@ -34,7 +34,7 @@ type store struct {
 	lock *os.File
 }
 
-// open makes the folder if need be and takes its lock, waiting for whoever has it.
+// open makes the directory if need be and takes its lock, waiting for the command that holds it.
 func (s *store) open(ctx context.Context, say func(format string, args ...any)) error {
 	for told := false; ; {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {

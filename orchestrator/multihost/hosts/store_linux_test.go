@@ -24,7 +24,8 @@ func opened(t *testing.T) *store {
 	return s
 }
 
-// TestAuthorityKept: the authority and the deployer's credentials are made once, and again when they end, do not fit, or are no files of ours.
+// TestAuthorityKept: the authority and the deployer's credentials are made once, and again when they expire, do not fit, or are
+// files of another program.
 func TestAuthorityKept(t *testing.T) {
 	s := opened(t)
 	now := time.Now()

@@ -15,13 +15,13 @@ import (
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 )
 
-// Waits: how often the Swarm is asked, and how long it may take to start or end what it is told to.
+// Interval of requests to the Swarm, and time limits for it to start or end a task.
 const (
 	pollEvery = 100 * time.Millisecond
 	swarmWait = 60 * time.Second
 )
 
-// services returns the services in the Swarm that are one part of ours.
+// services returns the Swarm's services for one part of this program.
 func (c *cluster) services(ctx context.Context, part string) ([]swarm.Service, error) {
 	all, err := c.ServiceList(ctx, swarm.ServiceListOptions{Filters: filters.NewArgs(filters.Arg("label", labelPart+"="+part))})
 	if err != nil {
@@ -204,7 +204,7 @@ func startedAgain(t *swarm.Task) bool {
 	return p == nil || p.Condition != swarm.RestartPolicyConditionNone
 }
 
-// taskError is why a machine does not start a task, with the remedy where there is one.
+// taskError returns the reason why a server does not start a task, with the remedy if there is one.
 func taskError(text string) error {
 	text = strings.Join(strings.Fields(text), " ")
 	if strings.Contains(text, "No such image") || strings.Contains(text, "not found") && strings.Contains(text, "image") {

@@ -19,11 +19,11 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// Options are how machines are made a testbed of.
+// Options are the settings of a testbed of servers.
 type Options struct {
 	Port  int                              // of the daemons
 	State string                           // StateDir, or a test's
-	Say   func(format string, args ...any) // told of each step
+	Say   func(format string, args ...any) // reports each step
 
 	Folder func(lab string) string // of the state of a lab that was deployed here
 }
@@ -109,7 +109,7 @@ func (u *up) machine(node string) *Machine {
 	return &u.all[slices.IndexFunc(u.all, func(m Machine) bool { return m.Node == node })]
 }
 
-// fail says why a machine cannot take part.
+// fail records why a server cannot take part.
 func (m *Machine) fail(state string, err error) { m.State, m.Error = state, err.Error() }
 
 // start has the Swarm run the daemon everywhere.
@@ -157,7 +157,8 @@ func (u *up) certify(ctx context.Context) error {
 	return u.join(ctx, need)
 }
 
-// startWait is how long a daemon that has a certificate may take to listen once its container runs, and takeWait one that has got another.
+// startWait is the time limit for a daemon with a certificate to listen once its container runs, and takeWait that for one with
+// a new certificate.
 const (
 	startWait = time.Second
 	takeWait  = 10 * time.Second
@@ -216,7 +217,7 @@ func (u *up) join(ctx context.Context, nodes []string) (err error) {
 	return ctx.Err()
 }
 
-// admitWait is how long a machine may take to listen once the job runs there.
+// admitWait is the time limit for a server to listen once the job runs there.
 const admitWait = 5 * time.Second
 
 // admit signs the key of one machine.
@@ -250,7 +251,7 @@ func closed(port, daemons int) error {
 	return fmt.Errorf("TCP port %d does not answer: let TCP and UDP ports %d, and TCP port %d, pass between the machines", port, daemons, daemons+1)
 }
 
-// asked is what a daemon has said.
+// asked is the reply of a daemon.
 type asked struct {
 	status daemon.Status
 	ahead  time.Duration

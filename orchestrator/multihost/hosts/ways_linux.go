@@ -68,7 +68,7 @@ func closedPairs(all []engine.Machine, seen []daemon.Seen, port int) (pairs []sh
 	return pairs
 }
 
-// noLinks says why a way carries no links; nothing if it does, or if it was not probed.
+// noLinks explains why a path carries no links; empty if it does, or was not probed.
 func noLinks(s daemon.Seen, from, to string, port int) []string {
 	if s.Error != "" || s.Closed {
 		return nil

@@ -11,17 +11,17 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Machine is where nodes can go.
+// Server is a place for nodes.
 type Machine struct {
 	Name   string
 	Cores  int
 	Memory int64 // bytes
 }
 
-// memoryShare is how much of a machine's memory nodes may take: it keeps a fifth for others.
+// memoryShare is the part of a server's memory for nodes: a fifth remains for other programs.
 const memoryShare = 0.8
 
-// room is how many nodes a machine has memory for.
+// room returns the number of nodes that fit into a server's memory.
 func (m *Machine) room() int { return int(float64(m.Memory) * memoryShare / engine.NodeMemory) }
 
 // Nodes returns the machine of each node. It is an error if the machines together have no room for all.

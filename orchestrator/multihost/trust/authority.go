@@ -1,6 +1,6 @@
-// Package trust says who may ask what of the machines that hold labs together: an authority
-// whose key stays where `mcastlab hosts up` ran, certificates with one of three roles, TLS that
-// takes nothing else, and the proof by which a machine gets its first certificate.
+// Package trust controls access to the servers that hold labs together: an authority whose key
+// stays where `mcastlab servers up` ran, certificates with one of three roles, TLS that accepts
+// nothing else, and the proof by which a server gets its first certificate.
 package trust
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Role is what the bearer of a certificate may do.
+// Role selects the rights of the bearer of a certificate.
 type Role string
 
 // Roles. A deployer is root on every machine in effect: a daemon makes containers for it.
@@ -32,7 +32,7 @@ const (
 	Share    Role = "share"
 )
 
-// Identity is whom a certificate speaks for: a role, at a node of the Swarm by its ID.
+// Identity is the subject of a certificate: a role, at a node of the Swarm by its ID.
 type Identity struct {
 	Role Role
 	Node string
@@ -73,7 +73,7 @@ func (i Identity) check() error {
 	return nil
 }
 
-// labName is what a lab may be called (lab.NameOK): it becomes part of paths.
+// labName matches the valid names of labs (lab.NameOK): they become part of paths.
 var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
 // LabOK reports whether a text can be the name of a lab.
@@ -100,12 +100,12 @@ func identityOf(c *x509.Certificate) (Identity, error) {
 // Times of certificates.
 const (
 	authorityValid = 5 * 365 * 24 * time.Hour
-	// Valid is how long a certificate of a machine or deployer holds, and Renew how long before its end
-	// `hosts up` makes another.
+	// Valid is the lifetime of the certificate of a server or deployer, and Renew the time before its
+	// end at which `servers up` makes another.
 	Valid = 90 * 24 * time.Hour
 	Renew = 30 * 24 * time.Hour
-	// backdated is by how much a certificate begins before it was made: clocks that are less apart than
-	// this are told from each other by what they say, and not by a failure of TLS.
+	// backdated is the time between the start of a certificate's validity and its making: an offset of
+	// two clocks below this shows as an offset, and not as a failure of TLS.
 	backdated = time.Hour
 )
 
@@ -191,7 +191,7 @@ func (a *Authority) Sign(request []byte, id Identity, now time.Time) ([]byte, er
 // Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() []byte { return a.cert.Raw }
 
-// Ends is when the authority's certificate ends.
+// Ends returns the end of the authority's certificate.
 func (a *Authority) Ends() time.Time { return a.cert.NotAfter }
 
 // Issue makes a key and a certificate where the authority is.

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Token is what a machine and the deployer both know when the machine gets its first certificate: the Swarm
-// has brought it there as a secret, and it is of no use afterwards.
+// Token is the secret that a server and the deployer share when the server gets its first certificate: the
+// Swarm delivers it, and it is useless afterwards.
 type Token [32]byte
 
 // NewToken draws one.
@@ -164,7 +164,8 @@ func Ahead(before, after time.Time, now int64) time.Duration {
 	return time.Duration(now - middle.UnixNano())
 }
 
-// Join is the machine's side: it makes a key, has it signed by whoever knows the token, and hands the credentials to keep.
+// Join is the server's side: it makes a key, has it signed by the party that knows the token, and passes the credentials to
+// keep.
 func Join(conn *tls.Conn, token Token, node string, clock func() time.Time, keep func(*Credentials) error) (err error) {
 	defer func() {
 		if err != nil {

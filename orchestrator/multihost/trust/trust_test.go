@@ -127,7 +127,7 @@ func (c *Credentials) clientUnchecked() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c.pair()}}
 }
 
-// TestIdentity: what a certificate says it is must be one of ours, exactly.
+// TestIdentity: the subject of a certificate must be exactly one that the authority issues.
 func TestIdentity(t *testing.T) {
 	for text, want := range map[string]Identity{
 		"mcastlab://host/abc1":      {Role: Host, Node: "abc1"},
@@ -326,8 +326,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinThroughAStranger: whoever sits between the two and speaks TLS with both can pass on all they say, and gets
-// neither to go on: the proofs are of the connections they came through.
+// TestJoinThroughAStranger: a man in the middle that speaks TLS with both can forward all messages, and gets neither
+// to continue: the proofs are bound to the connections they came through.
 func TestJoinThroughAStranger(t *testing.T) {
 	token := draw(t)
 	config := func() *tls.Config {
