@@ -52,7 +52,7 @@ func leaderOf(t *testing.T, c *client.Client, not ...string) (id string) {
 	return id
 }
 
-// waitLong waits for what takes an election or two, on a machine that has other work.
+// waitLong waits for what takes an election or two, on a server that has other work.
 func waitLong(t *testing.T, holds func() bool) {
 	t.Helper()
 	for late := time.After(2 * time.Minute); !holds(); {

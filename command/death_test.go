@@ -64,7 +64,7 @@ func TestNodeDies(t *testing.T) {
 	}
 }
 
-// TestNodeStalls: a member that the machine does not let run for longer than its peers wait
+// TestNodeStalls: a member that the server does not let run for longer than its peers wait
 // is no failure of the network: the run fails, says which of the two was too short, and with
 // the exit code of a run that is not true to time.
 func TestNodeStalls(t *testing.T) {

@@ -107,7 +107,7 @@ func (c *externalCase) complete() {
 		c.topology = "star: {hosts: 4}"
 	}
 	if c.nics == "" {
-		c.nics = "timeout: 16s" // where nothing is lost none fires, however busy the machine is
+		c.nics = "timeout: 16s" // where nothing is lost none fires, however busy the server is
 	}
 }
 
@@ -122,7 +122,7 @@ const (
 	deviceKey = 0xabcd
 )
 
-// lab returns a lab for the case. Its links are slow: a machine that has other work has to carry them at dilation 1.
+// lab returns a lab for the case. Its links are slow: a server that has other work has to carry them at dilation 1.
 func (c *externalCase) lab(name string) string {
 	more := c.workload
 	if strings.Contains(c.workload, "cepheus") {

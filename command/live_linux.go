@@ -140,7 +140,7 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 func runtimeFlag(command, value string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
-		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the machines of mcastlab hosts",
+		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the servers of mcastlab hosts",
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// startsPrograms is a lab file that runs programs of this machine.
+// startsPrograms is a lab file that runs programs of this server.
 const startsPrograms = "name: %s\ntopology: {star: {hosts: 2}}\nruntime: {clock: %s, dilation: 100, management: true}\nworkloads:\n  - command: {run: [touch, %s], ranks: [h0]}\n"
 
 // TestProgramsRefused: a lab file that runs programs is refused, before anything starts, where they are not allowed and
@@ -32,7 +32,7 @@ func TestProgramsRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run " + dilated, "use --runtime netns or docker"},
 		{"run --allow-programs " + dilated, "use --runtime netns or docker"},
-		{"run -r netns " + dilated, "runs touch on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs"},
+		{"run -r netns " + dilated, "runs touch on this server, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs"},
 		{"run -r docker " + dilated, "add --allow-programs"},
 		{"run -r netns --allow-programs " + auto, "set dilation under runtime"},
 		{"run -r netns " + lockstep, "add --allow-programs"},

@@ -229,7 +229,7 @@ func TestLockstepCaptured(t *testing.T) {
 	}
 }
 
-// TestLockstepBusy: a machine on which eight loops spin on each processor changes nothing but the
+// TestLockstepBusy: a server on which eight loops spin on each processor changes nothing but the
 // wall time.
 func TestLockstepBusy(t *testing.T) {
 	need(t)

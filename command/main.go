@@ -180,7 +180,7 @@ func onUsage(c *cli.Context, err error, _ bool) error {
 // failedError says that a run ended with an expectation that does not hold, or data that did not verify.
 type failedError struct{ error }
 
-// fidelityError says that the machine was too slow for a run's times to be those of the lab.
+// fidelityError says that the server was too slow for a run's times to be those of the lab.
 type fidelityError struct{ error }
 
 // partedError is the error of a run that is not its simulation.

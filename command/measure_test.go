@@ -28,7 +28,7 @@ func TestHogs(t *testing.T) {
 		t.Skip("takes minutes: set MCASTLAB_HOGS")
 	}
 	need(t)
-	// A dilation that is fixed at what the machine needs when it is left alone.
+	// A dilation that is fixed at what the server needs when it is left alone.
 	file := write(t, starLab("t-hogs", ""))
 	alone := runLab(t, "netns", file)
 	dilation := strconv.FormatFloat(alone.Fidelity.Dilation, 'g', -1, 64)

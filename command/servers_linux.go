@@ -22,14 +22,14 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
-// hostVerb is the verb of the daemon that runs on each machine.
+// hostVerb is the verb of the daemon that runs on each server.
 const hostVerb = "host"
 
 func (p *program) hostsCommand() *cli.Command {
 	const name = "hosts"
 	return &cli.Command{
-		Name: name, Usage: "list the machines of a Docker Swarm, and make a testbed of them (docs/hosts.md)", OnUsageError: onUsage,
-		Description: "Run it on a manager of the Swarm: mcastlab hosts up, then mcastlab hosts. A machine that is not ready says what it lacks.",
+		Name: name, Usage: "list the servers of a Docker Swarm, and make a testbed of them (docs/hosts.md)", OnUsageError: onUsage,
+		Description: "Run it on a manager of the Swarm: mcastlab hosts up, then mcastlab hosts. A server that is not ready says what it lacks.",
 		Flags:       []cli.Flag{formatFlag(name)},
 		Subcommands: []*cli.Command{p.hostsUp(), p.hostsDown(), p.hostsImage()},
 		Action: func(c *cli.Context) error {
@@ -40,7 +40,7 @@ func (p *program) hostsCommand() *cli.Command {
 			if err != nil {
 				return fmt.Errorf("hosts: %w", err)
 			}
-			return p.writeMachines(c, all)
+			return p.writeServers(c, all)
 		},
 	}
 }
@@ -59,8 +59,8 @@ func hostsState() string { return cmp.Or(os.Getenv("MCASTLAB_HOSTS_STATE"), host
 func (p *program) hostsUp() *cli.Command {
 	const name = "hosts-up"
 	return &cli.Command{
-		Name: "up", Usage: "start the daemon on every machine of the Swarm, and try the ways between them", OnUsageError: onUsage,
-		Description: "A second time it changes nothing, or brings back what has gone. Each machine has to have this program's image: mcastlab hosts image.",
+		Name: "up", Usage: "start the daemon on every server of the Swarm, and try the ways between them", OnUsageError: onUsage,
+		Description: "A second time it changes nothing, or brings back what has gone. Each server has to have this program's image: mcastlab hosts image.",
 		Flags: []cli.Flag{
 			formatFlag(name), portFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
@@ -77,9 +77,9 @@ func (p *program) hostsUp() *cli.Command {
 				return fmt.Errorf("hosts up: %w", err)
 			}
 			if c.String("format") == "table" {
-				return errors.Join(machineTable(p.out, all), err) // err says what the machines lack
+				return errors.Join(serverTable(p.out, all), err) // err says what the servers lack
 			}
-			return errors.Join(p.writeMachines(c, all), err)
+			return errors.Join(p.writeServers(c, all), err)
 		},
 	}
 }
@@ -87,13 +87,13 @@ func (p *program) hostsUp() *cli.Command {
 func portFlag(command string) cli.Flag {
 	return &cli.IntFlag{
 		Name: "port", Value: daemon.Port, EnvVars: envOf(command, "port"),
-		Usage: "TCP and UDP port of the daemons; the TCP port after it serves while a machine joins",
+		Usage: "TCP and UDP port of the daemons; the TCP port after it serves while a server joins",
 	}
 }
 
 func (p *program) hostsDown() *cli.Command {
 	return &cli.Command{
-		Name: "down", Usage: "take away all that hosts up has made, on every machine", OnUsageError: onUsage,
+		Name: "down", Usage: "take away all that hosts up has made, on every server", OnUsageError: onUsage,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf("hosts-down", "quiet")}},
 		Action: func(c *cli.Context) error {
 			if err := noArgs(c); err != nil {
@@ -117,7 +117,7 @@ func (p *program) hostsImage() *cli.Command {
 	const name = "hosts-image"
 	return &cli.Command{
 		Name: "image", Usage: "give the Docker engine here the image of the daemon", OnUsageError: onUsage,
-		Description: "Every machine needs it before hosts up. By ssh, from one machine: mcastlab hosts image -w - | ssh HOST docker load",
+		Description: "Every server needs it before hosts up. By ssh, from one server: mcastlab hosts image -w - | ssh HOST docker load",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "write", Aliases: []string{"w"}, EnvVars: envOf(name, "write"),
@@ -179,12 +179,12 @@ func (p *program) writeImage(name string) (err error) {
 	return err
 }
 
-// writeMachines prints machines.
-func (p *program) writeMachines(c *cli.Context, all []hosts.Machine) error {
+// writeServers prints servers.
+func (p *program) writeServers(c *cli.Context, all []hosts.Server) error {
 	if c.String("format") == "json" {
-		return writeJSON(p.out, map[string]any{"schema": "mcastlab/hosts/v1", "hosts": append([]hosts.Machine{}, all...)})
+		return writeJSON(p.out, map[string]any{"schema": "mcastlab/hosts/v1", "hosts": append([]hosts.Server{}, all...)})
 	}
-	if err := machineTable(p.out, all); err != nil {
+	if err := serverTable(p.out, all); err != nil {
 		return err
 	}
 	for _, m := range all {
@@ -195,7 +195,7 @@ func (p *program) writeMachines(c *cli.Context, all []hosts.Machine) error {
 	return nil
 }
 
-func machineTable(out io.Writer, all []hosts.Machine) error {
+func serverTable(out io.Writer, all []hosts.Server) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tADDRESS\tROLE\tSTATE\tCORES\tMEMORY\tENGINE\tCLOCK\tVERSION")
 	for _, m := range all {
@@ -209,17 +209,17 @@ func machineTable(out io.Writer, all []hosts.Machine) error {
 	return w.Flush()
 }
 
-// hostCommand is the daemon of one machine, and what the jobs of hosts up and hosts down run there.
+// hostCommand is the daemon of one server, and what the jobs of hosts up and hosts down run there.
 func (p *program) hostCommand() *cli.Command {
 	return &cli.Command{
-		Name: hostVerb, Usage: "be the daemon of one machine; started by hosts up", Hidden: true, OnUsageError: onUsage,
+		Name: hostVerb, Usage: "be the daemon of one server; started by hosts up", Hidden: true, OnUsageError: onUsage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "node", Required: true, Usage: "ID of the Swarm's node", EnvVars: envOf(hostVerb, "node")},
 			&cli.IntFlag{Name: "port", Usage: "port of the daemon"},
 			&cli.StringFlag{Name: "join", Usage: "get a certificate and end, if this node is one of these"},
 			&cli.BoolFlag{Name: "leave", Usage: "forget the certificate and end"},
 			&cli.StringFlag{Name: "image", Usage: "image of the daemon"},
-			&cli.StringFlag{Name: "share", Usage: "be the process of this machine's share of a lab, of this name"},
+			&cli.StringFlag{Name: "share", Usage: "be the process of this server's share of a lab, of this name"},
 		},
 		Action: func(c *cli.Context) error {
 			node, port := c.String("node"), c.Int("port")

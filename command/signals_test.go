@@ -289,7 +289,7 @@ type signalled struct {
 }
 
 // end ends a verb in each way at a random moment. before and after, if not nil, are called
-// around it; then the machine is to be as it was.
+// around it; then the server is to be as it was.
 func (s *signalled) end(before func(), after func(code int), span time.Duration, args ...string) {
 	s.t.Helper()
 	for _, sig := range slices.Repeat(endings, rounds()) {

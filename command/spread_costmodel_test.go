@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/prng"
 )
 
-// costModel estimates the time of a round, in seconds: first + order times the grants in the command that grants, server times the servers; node
+// costModel estimates the time of a round, in seconds: first + order times the grants in the command that grants, machine times the servers; node
 // times the grants by the processors of all servers, of which none has less than one to do; crowd times that and the nodes by the processors, whether
 // they have a turn or wait, since caches and the kernel's queues serve them all; and one round trip. Where frames are delayed, the program that
 // delays them takes line times the grants and the servers.
@@ -69,7 +69,7 @@ func TestFitCost(t *testing.T) {
 		found := fitCost(all)
 		for _, c := range all {
 			if off := found.round(&c)/c.round - 1; math.Abs(off) > 0.05 {
-				t.Errorf("%+v, fitted as %+v: %d machines, k = %d, %v: %+.1f %% off", m, *found, c.machines, c.k, c.delay, 100*off)
+				t.Errorf("%+v, fitted as %+v: %d servers, k = %d, %v: %+.1f %% off", m, *found, c.machines, c.k, c.delay, 100*off)
 			}
 		}
 		if least := min(found.first, found.order, found.machine, found.node, found.crowd, found.line); least < 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// liveStorageText is the lab under a name, with a timer that leaves a machine a second of wall
+// liveStorageText is the lab under a name, with a timer that leaves a server a second of wall
 // time before a NIC asks again: its processes and their disks may stall for a good part of one.
 func liveStorageText(name string) string {
 	return strings.NewReplacer("name: t-store", "name: "+name, "timeout: 67us", "timeout: 524us").Replace(storageText)

@@ -23,7 +23,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/watch"
 )
 
-// browser returns a context of a headless Chromium, for at most ten minutes: a busy machine takes its time to start one. A test that needs one
+// browser returns a context of a headless Chromium, for at most ten minutes: a busy server takes its time to start one. A test that needs one
 // is run where tools are required.
 func browser(t *testing.T) context.Context {
 	t.Helper()

@@ -50,7 +50,7 @@ type FrameSource interface {
 	Close() error
 }
 
-// localTap is a source on this machine.
+// localTap is a source on this server.
 type localTap struct {
 	p    live.IO
 	f    *os.File
@@ -89,7 +89,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	return &tap{FrameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
-// Tap opens the socket of a capture on this machine.
+// Tap opens the socket of a capture on this server.
 func (l *localNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) {
 	found, err := l.d.Options.Engine.Find(ctx, l.d.Lab.Name)
 	if err != nil {

@@ -42,7 +42,7 @@ func (d managementNetwork) keepManaged() error {
 		return err
 	}
 	if !d.Access.Local() {
-		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
+		return fmt.Errorf("lab %s is up on several servers without a management network: destroy it, and deploy it again", d.Lab.Name)
 	}
 	st.Management = true
 	return d.Store.put(st)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// warnMemory tells the operator of a machine that may not have the memory for a run of the lab. At rest that takes a small part of it, so the
+// warnMemory tells the operator of a server that may not have the memory for a run of the lab. At rest that takes a small part of it, so the
 // lab is brought up all the same.
 func (t *thisServer) warnMemory() {
 	var i unix.Sysinfo_t
@@ -29,6 +29,6 @@ func memoryShortage(nodes int, memory uint64) string {
 		return ""
 	}
 	const gib = 1 << 30
-	return fmt.Sprintf("its %d nodes may need %.1f GiB in a run, and this machine has %.1f: a run may come to a standstill; leave hosts out, or "+
-		"spread it over machines (mcastlab hosts)", nodes, float64(need)/gib, float64(memory)/gib)
+	return fmt.Sprintf("its %d nodes may need %.1f GiB in a run, and this server has %.1f: a run may come to a standstill; leave hosts out, or "+
+		"spread it over servers (mcastlab hosts)", nodes, float64(need)/gib, float64(memory)/gib)
 }

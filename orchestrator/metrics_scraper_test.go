@@ -59,7 +59,7 @@ func (x *twoServers) EachReached(_ context.Context, reached func(m *engine.Machi
 		m := &engine.Machine{Node: name, Name: name, Address: fmt.Sprint("10.0.0.", i+1)}
 		var why error
 		if x.away && i == 1 {
-			why = fmt.Errorf("machine %s does not answer: no route to host", m)
+			why = fmt.Errorf("server %s does not answer: no route to host", m)
 		}
 		if reached(m, why) == nil {
 			err = errors.Join(err, f(i), f(i+2))
@@ -95,7 +95,7 @@ func TestScrapeServers(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"machine m1 (10.0.0.2) does not answer: no route to host: mcastlab_node_up is 0 for its nodes", "machine m1 (10.0.0.2) answers again"}
+	want := []string{"server m1 (10.0.0.2) does not answer: no route to host: mcastlab_node_up is 0 for its nodes", "server m1 (10.0.0.2) answers again"}
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}

@@ -32,7 +32,7 @@ type RunOptions struct {
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
 
-	Programs bool // the lab may run programs of this machine
+	Programs bool // the lab may run programs of this server
 
 	Runners Runners
 

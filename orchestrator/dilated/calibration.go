@@ -15,8 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// Dilations of the calibration. One is so slow that any machine keeps up, and shows how late
-// frames are without load. The other is so fast that no machine keeps up, and shows what a
+// Dilations of the calibration. One is so slow that any server keeps up, and shows how late
+// frames are without load. The other is so fast that no server keeps up, and shows what a
 // frame costs when there is always another one to send.
 const (
 	calibrationDilation = 8000
@@ -182,7 +182,7 @@ func (r *dilatedRun) carries(ctx context.Context) error {
 	if need > carryShare {
 		rate := lab.Rate(orchestrator.Round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
 		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf(
-			"external hosts need dilation 1, at which this machine cannot carry links.rate of %v: use %v or less",
+			"external hosts need dilation 1, at which this server cannot carry links.rate of %v: use %v or less",
 			r.d.Lab.Links.Rate, rate)}
 	}
 	return nil

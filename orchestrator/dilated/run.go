@@ -136,7 +136,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	if far := r.d.Access.ClockUncertainty(); far > 0 {
-		r.d.Log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
+		r.d.Log("lab time on two servers differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
 		r.Events.Note(r.clock.Now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}
 	first := fixed

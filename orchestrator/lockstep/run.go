@@ -31,7 +31,7 @@ import (
 )
 
 // lockstepRun is a run in virtual time on a running lab (package drivers/lockstep). It drives the nodes
-// as a simulation drives its machines, in the same order, and has the same digest.
+// as a simulation drives its servers, in the same order, and has the same digest.
 type lockstepRun struct {
 	*runner.Record
 	ctx context.Context
@@ -51,7 +51,7 @@ type lockstepRun struct {
 	timeline *faults.Timeline
 	manual   *manualFaults // what is done by hand
 	stalls   stallMonitor
-	programs bool // the ranks of the job are programs of this machine
+	programs bool // the ranks of the job are programs of this server
 	running  *lockstepPrograms
 	plane    lockstepControllers
 
@@ -486,7 +486,7 @@ func (r *lockstepRun) account() error {
 	}
 	r.tellForeign()
 	if n := r.coord.Awaited(); n > 0 {
-		r.Report.Fidelity.Reason += fmt.Sprintf(", not deterministic: programs have gone on %d times for what this machine had done", n)
+		r.Report.Fidelity.Reason += fmt.Sprintf(", not deterministic: programs have gone on %d times for what this server had done", n)
 	}
 	r.Report.Faults = r.Faults(r.faultRows())
 	r.caps.write(vtime.Never)

@@ -18,8 +18,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the machine that runs it. Each other machine has
-// such a clock of its own: how far it is ahead is asked of the machine's share, and nodes get the line in the clock that they read.
+// A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the server that runs it. Each other server has
+// such a clock of its own: how far it is ahead is asked of the server's share, and nodes get the line in the clock that they read.
 
 // clockOffset is an estimate of another server's CLOCK_MONOTONIC.
 type clockOffset struct {
@@ -29,7 +29,7 @@ type clockOffset struct {
 }
 
 // better returns what is known after another question. An answer that took longer only counts if it contradicts what was known: the
-// clocks of two machines drift apart.
+// clocks of two servers drift apart.
 func (a clockOffset) better(b clockOffset) clockOffset {
 	off := b.ahead - a.ahead
 	switch slack := (a.trip + b.trip) / 2; {
@@ -45,7 +45,7 @@ func (a clockOffset) better(b clockOffset) clockOffset {
 	return a
 }
 
-// serverClocks are the clocks of all machines of a lab, by machine. A lab on one machine has none.
+// serverClocks are the clocks of all servers of a lab, by server. A lab on one server has none.
 type serverClocks struct {
 	mu  sync.Mutex
 	all []clockOffset
@@ -54,7 +54,7 @@ type serverClocks struct {
 // clockTries is the number of clock requests to a server per measurement.
 const clockTries = 12
 
-// AskClocks asks all machines for their clocks.
+// AskClocks asks all servers for their clocks.
 func (s *serverNodes) AskClocks(ctx context.Context) error {
 	mono, err := live.NewMonotonic()
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *serverNodes) AskClocks(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 		defer stop()
 		if now[i], err = askClock(c, mono); err != nil {
-			return fmt.Errorf("machine %s: ask for its clock: %w", m, err)
+			return fmt.Errorf("server %s: ask for its clock: %w", m, err)
 		}
 		return nil
 	})
@@ -110,7 +110,7 @@ func askClock(c net.Conn, mono *live.Monotonic) (best clockOffset, err error) {
 	return best, nil
 }
 
-// clock tells this machine's CLOCK_MONOTONIC, once for each byte that comes.
+// clock tells this server's CLOCK_MONOTONIC, once for each byte that comes.
 func (x *worker) clock(c net.Conn) error {
 	mono, err := live.NewMonotonic()
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || mono == nil {
@@ -128,7 +128,7 @@ func (x *worker) clock(c net.Conn) error {
 	}
 }
 
-// Ahead returns by how much CLOCK_MONOTONIC of a node's machine is ahead of the one here, in ns.
+// Ahead returns by how much CLOCK_MONOTONIC of a node's server is ahead of the one here, in ns.
 func (s *serverNodes) Ahead(node string) int64 {
 	s.clocks.mu.Lock()
 	defer s.clocks.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *serverNodes) Ahead(node string) int64 {
 	return s.clocks.all[machine].ahead
 }
 
-// ClockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
+// ClockUncertainty returns by how much lab time on two servers may differ, and a frame be later between them than the lab says, in ns of
 // wall time: half of the time that a question takes for the one and for the other, and by how much clocks have drifted.
 func (s *serverNodes) ClockUncertainty() (ns int64) {
 	s.clocks.mu.Lock()
@@ -155,7 +155,7 @@ func (s *serverNodes) ClockUncertainty() (ns int64) {
 	return ns
 }
 
-// Trip returns how long a message to the farthest machine and back takes, in ns of wall time.
+// Trip returns how long a message to the farthest server and back takes, in ns of wall time.
 func (s *serverNodes) Trip() (ns int64) {
 	s.clocks.mu.Lock()
 	defer s.clocks.mu.Unlock()

@@ -26,9 +26,9 @@ import (
 // ShareOptions are the options of the process of a share.
 type ShareOptions struct {
 	orchestrator.Options
-	// DialPeer calls the share of the lab on another machine.
+	// DialPeer calls the share of the lab on another server.
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
-	// ServeProgram runs a program at a node here, for a caller on another machine: it answers the request, and passes what the
+	// ServeProgram runs a program at a node here, for a caller on another server: it answers the request, and passes what the
 	// program reads and writes over the connection.
 	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
 }
@@ -40,7 +40,7 @@ type worker struct {
 	o     ShareOptions
 	store *orchestrator.Store
 	log   func(format string, args ...any)
-	mu    sync.Mutex // of what changes the machine
+	mu    sync.Mutex // of what changes the server
 	part  *labPart   // nil: nothing has been made
 	far   *peerSockets
 
@@ -49,7 +49,7 @@ type worker struct {
 	hub    *netdev.Namespace
 }
 
-// ServeShare is the process of a machine's share of a lab. It ends with the context.
+// ServeShare is the process of a server's share of a lab. It ends with the context.
 func ServeShare(ctx context.Context, lab string, o ShareOptions) error {
 	s, err := orchestrator.StoreOf(lab)
 	if err != nil {

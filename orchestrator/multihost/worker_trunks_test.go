@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
-// trunkEnds are the sockets of the two nodes of the link between the machines of sharesOf.
+// trunkEnds are the sockets of the two nodes of the link between the servers of sharesOf.
 func trunkEnds(t *testing.T, all [2]*worker) (fds [2]int) {
 	t.Helper()
 	for i, x := range all {
@@ -139,22 +139,22 @@ func TestTrunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shareapi.Ask(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that machine") {
+		if _, err := shareapi.Ask(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that server") {
 			t.Errorf("%+v: %v", q, err)
 		}
 		_ = c.Close()
 	}
 	for i, check := range checks {
 		if err := check(); err != nil {
-			t.Errorf("machine %d: %v", i, err)
+			t.Errorf("server %d: %v", i, err)
 		}
 	}
 	to := all[0].trunks.byFar[1]
 	to.mu.Lock()
 	_ = to.conn.Close()
 	to.mu.Unlock()
-	breaks(t, checks[0], "links to machine m2 (b) have in user space has broken")
-	breaks(t, checks[1], "links to machine m1 (a) have in user space has broken: the other end has ended it")
+	breaks(t, checks[0], "links to server m2 (b) have in user space has broken")
+	breaks(t, checks[1], "links to server m1 (a) have in user space has broken: the other end has ended it")
 	for _, x := range all {
 		if _, err := x.trunks.await(ctx); err != nil {
 			t.Fatal(err)

@@ -25,11 +25,11 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// The share is in a container, and programs at nodes are the machine's. So the share starts this binary again, with the verb
-// CallerVerb, where the machine's files are: in the mount namespace of the process that has started the container. That one does
-// what a command that runs a program at a node of its own machine does.
+// The share is in a container, and programs at nodes are the server's. So the share starts this binary again, with the verb
+// CallerVerb, where the server's files are: in the mount namespace of the process that has started the container. That one does
+// what a command that runs a program at a node of its own server does.
 
-// CallerVerb is the verb of the process that runs a program for a caller on another machine.
+// CallerVerb is the verb of the process that runs a program for a caller on another server.
 const CallerVerb = "caller"
 
 // callerOrder is the first message to such a process; signals follow, a byte each. The process ends with the pipe.
@@ -206,7 +206,7 @@ func (s *stdio) open(cmd *exec.Cmd, size *shareapi.Size) error {
 	return nil
 }
 
-// openTerminal makes a terminal of the machine.
+// openTerminal makes a terminal of the server.
 func (s *stdio) openTerminal(size *shareapi.Size) (far *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -302,7 +302,7 @@ func (s *stdio) feed(input <-chan []byte) {
 	}
 }
 
-// onMachine calls f where the files are those of this machine, and not those of the container of this process.
+// onMachine calls f where the files are those of this server, and not those of the container of this process.
 func onMachine(f func() error) error {
 	failed := make(chan error, 1)
 	go func() {
@@ -310,14 +310,14 @@ func onMachine(f func() error) error {
 		failed <- func() error {
 			fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			defer func() { _ = unix.Close(fd) }() // it was only looked at
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			if err := unix.Setns(fd, unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			return f()
 		}()
@@ -395,7 +395,7 @@ func (k *callerOrder) run(ctx context.Context, tell *replies) (code int, err err
 	if k.Why != "" {
 		s.why = errors.New(k.Why)
 	} else if _, err := os.Stat(filepath.Join(x.Library, library)); err != nil {
-		s.why = fmt.Errorf("%s is not in %s on this machine: build it by make verbs, and copy it there, or set MCASTLAB_VERBS_LIB to a folder that all machines have",
+		s.why = fmt.Errorf("%s is not in %s on this server: build it by make verbs, and copy it there, or set MCASTLAB_VERBS_LIB to a folder that all servers have",
 			library, x.Library)
 	}
 	if name := os.Getenv("SUDO_USER"); name != "" && !x.Root {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// programsDir is the folder in a run's folder that has what programs of this machine have written, by workload.
+// programsDir is the folder in a run's folder that has what programs of this server have written, by workload.
 const programsDir = "programs"
 
 // Causes that end programs because of others.

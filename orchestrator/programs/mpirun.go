@@ -308,7 +308,7 @@ func mpirunArgs(s *programStart, hosts []string, dilation float64) []string {
 	if s.As.UID == 0 {
 		args = append(args, "--allow-run-as-root")
 	}
-	// Many ranks share this machine's processors. The daemons stay children of what has started them.
+	// Many ranks share this server's processors. The daemons stay children of what has started them.
 	args = append(args, "-np", strconv.Itoa(len(hosts)), "--host", strings.Join(hosts, ","), "--map-by", "seq", "--bind-to", "none")
 	for _, o := range append([]setting{
 		{"plm_rsh_agent", "/bin/sh " + filepath.Join(s.Dir, launchDir, launchShell)}, {"plm_rsh_no_tree_spawn", "1"}, {"oob_tcp_if_include", "mgmt0"},

@@ -45,9 +45,9 @@ type identity struct {
 type programStart struct {
 	Argv, Env []string
 	As        identity
-	Host      string // the name of the machine that the program sees
+	Host      string // the name of the server that the program sees
 	Dir       string // folder of the node's sockets, of which the program sees that of verbs; empty: none
-	Hosts     string // file that the program sees as /etc/hosts; empty: that of this machine
+	Hosts     string // file that the program sees as /etc/hosts; empty: that of this server
 	Turns     bool   // the program has turns of a run in virtual time, as that of
 	Rank      uint32 // this rank
 	Group     bool   // signals are for the program's process group
@@ -62,7 +62,7 @@ type program struct {
 	lab, node string
 	pid       int // of the node
 	start     programStart
-	remote    *remoteProgram           // of a node on another machine
+	remote    *remoteProgram           // of a node on another server
 	started   func(guardian int) error // called, if not nil, when the program runs
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// labelShare marks the container of a machine's share of a lab.
+// labelShare marks the container of a server's share of a lab.
 const labelShare = "mcastlab.share"
 
-// Labs are the shares of labs on one machine. Each is a container of the machine's engine, beside the Swarm.
+// Labs are the shares of labs on one server. Each is a container of the server's engine, beside the Swarm.
 type Labs struct {
 	Node    string                  // ID of the Swarm's node
 	Image   string                  // of the daemon

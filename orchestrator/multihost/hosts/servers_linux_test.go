@@ -55,7 +55,7 @@ func node(id, host, address string) swarm.Node {
 	}
 }
 
-// TestMachines: the nodes of a Swarm as machines, among them those that cannot take part.
+// TestMachines: the nodes of a Swarm as servers, among them those that cannot take part.
 func TestMachines(t *testing.T) {
 	lead := node("ccc1112223", "vm", "0.0.0.0")
 	lead.Spec.Role, lead.ManagerStatus = swarm.NodeRoleManager, &swarm.ManagerStatus{Addr: "10.0.0.1:2377"}
@@ -65,7 +65,7 @@ func TestMachines(t *testing.T) {
 	old.Description.Engine.EngineVersion = "19.03.15"
 	other.Description.Platform.Architecture = "riscv64"
 	six.Description.Engine.EngineVersion = "29.1"
-	got := machinesOf([]swarm.Node{lead, node("aaa1112223", "vm", "10.0.0.2"), down, drained, old, other, six})
+	got := serversOf([]swarm.Node{lead, node("aaa1112223", "vm", "10.0.0.2"), down, drained, old, other, six})
 	var texts []string
 	for _, m := range got {
 		if m.Cores != 2 || m.Memory != 7 {

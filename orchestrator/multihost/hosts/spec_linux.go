@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/swarm"
 )
 
-// Names of what `hosts` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each machine
+// Names of what `hosts` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each server
 // while `hosts up` or `hosts down` waits for them.
 const (
 	serviceName = "mcastlab-host"
@@ -31,8 +31,8 @@ const (
 // TokenFile is the path of the token of a server that joins.
 const TokenFile = "/join-token"
 
-// runFolder has the engine's socket, and the folders of labs and of the machine's credentials under the names that they have on the
-// machine itself.
+// runFolder has the engine's socket, and the folders of labs and of the server's credentials under the names that they have on the
+// server itself.
 const runFolder = "/run"
 
 // daemonSpec is the service of the daemons.
@@ -45,7 +45,7 @@ func daemonSpec(image string, port int) swarm.ServiceSpec {
 	return sealed(s)
 }
 
-// joinSpec is the job that brings machines their certificates.
+// joinSpec is the job that brings servers their certificates.
 func joinSpec(image string, port int, secret string, nodes []string) swarm.ServiceSpec {
 	s := job(joinName, image, port, []string{"host", "--port", strconv.Itoa(port), "--join", strings.Join(nodes, ",")})
 	s.TaskTemplate.ContainerSpec.Secrets = []*swarm.SecretReference{{
@@ -59,7 +59,7 @@ func leaveSpec(image string, port int) swarm.ServiceSpec {
 	return sealed(job(leaveName, image, port, []string{"host", "--leave"}))
 }
 
-// job is a service that runs once on each machine. It is not one of the mode global-job: engine 20.10 still had the containers of
+// job is a service that runs once on each server. It is not one of the mode global-job: engine 20.10 still had the containers of
 // such a job 15 s after that had been removed.
 func job(name, image string, port int, args []string) swarm.ServiceSpec {
 	s := spec(name, image, port, args)

@@ -116,7 +116,7 @@ func TestLock(t *testing.T) {
 	second.close()
 }
 
-// TestProgress: how far the Swarm has come on a machine, by the newest task of the specification that is asked for.
+// TestProgress: how far the Swarm has come on a server, by the newest task of the specification that is asked for.
 func TestProgress(t *testing.T) {
 	at := time.Now()
 	task := func(node, hash string, age int, state swarm.TaskState, why string) swarm.Task {

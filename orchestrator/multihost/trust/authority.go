@@ -23,9 +23,9 @@ import (
 // Role selects the rights of the bearer of a certificate.
 type Role string
 
-// Roles. A deployer is root on every machine in effect: a daemon makes containers for it.
-// A host may ask another host for the time, and for probes between the two. A share is what a machine has
-// of one lab: it may reach the nodes and controllers that other machines have of the same lab.
+// Roles. A deployer is root on every server in effect: a daemon makes containers for it.
+// A host may ask another host for the time, and for probes between the two. A share is what a server has
+// of one lab: it may reach the nodes and controllers that other servers have of the same lab.
 const (
 	Deployer Role = "deployer"
 	Host     Role = "host"
@@ -207,7 +207,7 @@ func (a *Authority) Issue(id Identity, now time.Time) (*Credentials, error) {
 	return NewCredentials(key, der, a.Certificate())
 }
 
-// NewRequest makes the key of a machine, and the request to sign a certificate for it.
+// NewRequest makes the key of a server, and the request to sign a certificate for it.
 func NewRequest() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
