@@ -58,7 +58,7 @@ func engineByName(name string) (engine.Engine, error) {
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
 		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.metricsCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
-		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.hostsCommand(),
+		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.serversCommand(),
 		p.rcCommand(), p.nodeCommand(), p.hostCommand(), p.guardCommand(), p.callerCommand(),
 	}
 }
@@ -140,7 +140,7 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 func runtimeFlag(command, value string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
-		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the servers of mcastlab hosts",
+		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the servers of mcastlab servers",
 	}
 }
 

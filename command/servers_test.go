@@ -23,7 +23,7 @@ import (
 // onSwarm runs a verb of hosts on server i and demands an exit code.
 func onSwarm(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
 	t.Helper()
-	o := invoke(t, e.env(i), append([]string{"hosts"}, args...)...)
+	o := invoke(t, e.env(i), append([]string{"servers"}, args...)...)
 	if o.code != code {
 		t.Fatalf("hosts %v: exit %d, want %d\n%s%s", args, o.code, code, o.out, o.err)
 	}
@@ -73,7 +73,7 @@ func TestHosts(t *testing.T) {
 	if s := states(serversOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 none, sw2 none, sw3 none" {
 		t.Errorf("before up: %s", s)
 	}
-	says(t, onSwarm(t, e, 1, exitRuntime, "up"), "sw2 (10.201.0.2)", "run mcastlab hosts image there")
+	says(t, onSwarm(t, e, 1, exitRuntime, "up"), "sw2 (10.201.0.2)", "run mcastlab servers image there")
 	for i := 2; i <= 3; i++ {
 		onSwarm(t, e, i, exitOK, "image")
 	}
@@ -105,7 +105,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsKilled: at a step of hosts up or hosts down the command is killed or interrupted, an effect fails, or nobody learns of its
+// TestHostsKilled: at a step of servers up or servers down the command is killed or interrupted, an effect fails, or nobody learns of its
 // success. Another up makes the testbed, and a down leaves nothing. The gate draws steps by the day, a soak takes all.
 func TestHostsKilled(t *testing.T) {
 	needSwarmEngines(t)
@@ -115,7 +115,7 @@ func TestHostsKilled(t *testing.T) {
 	program := variant(t, "CGO_ENABLED=0", "-tags", "failpoint")
 	do := func(fail string, args ...string) (at string, code int, said string) {
 		seen := filepath.Join(t.TempDir(), "seen")
-		cmd := exec.Command(program, append([]string{"hosts"}, args...)...)
+		cmd := exec.Command(program, append([]string{"servers"}, args...)...)
 		cmd.Env = append(append(os.Environ(), e.env(1)...), "MCASTLAB_FAIL="+fail, "MCASTLAB_FAIL_SEEN="+seen)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -130,7 +130,7 @@ func TestHostsKilled(t *testing.T) {
 			t.Fatalf("%v after %s: exit %d\n%s", args, after, code, said)
 		}
 	}
-	e.sh("DOCKER_HOST=" + e.host(2) + " " + program + " hosts image")
+	e.sh("DOCKER_HOST=" + e.host(2) + " " + program + " servers image")
 	day := uint64(time.Now().Unix() / 86400)
 	draw := rand.New(rand.NewPCG(day, 18))
 	wrongs := []string{"kill", "run:kill -INT $PPID", "error:EBUSY"}

@@ -30,5 +30,5 @@ func memoryShortage(nodes int, memory uint64) string {
 	}
 	const gib = 1 << 30
 	return fmt.Sprintf("its %d nodes may need %.1f GiB in a run, and this server has %.1f: a run may come to a standstill; leave hosts out, or "+
-		"spread it over servers (mcastlab hosts)", nodes, float64(need)/gib, float64(memory)/gib)
+		"spread it over servers (mcastlab servers)", nodes, float64(need)/gib, float64(memory)/gib)
 }

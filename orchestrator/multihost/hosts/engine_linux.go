@@ -49,7 +49,7 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 		absent = append(absent, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
 	}
 	if len(ready) == 0 {
-		return nil, nil, 0, fmt.Errorf("no server is ready: run mcastlab hosts up (%s)", strings.Join(absent, "; "))
+		return nil, nil, 0, fmt.Errorf("no server is ready: run mcastlab servers up (%s)", strings.Join(absent, "; "))
 	}
 	c, err := open(ctx)
 	if err != nil {
@@ -58,14 +58,14 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 	defer c.close()
 	have, err := c.services(ctx, serviceName)
 	if err != nil || len(have) == 0 {
-		return nil, nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab hosts up"))
+		return nil, nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab servers up"))
 	}
 	image, err := docker.EnsureHostImage(ctx, c.Client)
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	if have[0].Spec.TaskTemplate.ContainerSpec.Image != image {
-		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other servers, and then mcastlab hosts up")
+		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab servers image on the other servers, and then mcastlab servers up")
 	}
 	return ready, absent, portOf(&have[0]) + daemon.LinksPort, nil
 }
@@ -74,7 +74,7 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 func (e Engine) Ready(ctx context.Context) error {
 	all, err := List(ctx, Options{State: e.State})
 	if err != nil || !slices.ContainsFunc(all, func(m Server) bool { return m.State == StateReady }) {
-		return &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab hosts up"}
+		return &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab servers up"}
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
 	}
 	who, err := (&store{dir: e.State}).credentials()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("this server has no certificate of a deployer: run mcastlab hosts up here")
+		err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here")
 	}
 	if err != nil {
 		return nil, err

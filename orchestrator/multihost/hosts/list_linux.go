@@ -55,7 +55,7 @@ func List(ctx context.Context, o Options) ([]Server, error) {
 	who, err := s.credentials()
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("this server has no certificate of a deployer: run mcastlab hosts up here, or mcastlab hosts where it was run")
+			err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here, or mcastlab servers where it was run")
 		}
 		for i := range all {
 			if all[i].State == "" {

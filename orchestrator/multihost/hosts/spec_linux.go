@@ -13,7 +13,7 @@ import (
 )
 
 // Names of what `hosts` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each server
-// while `hosts up` or `hosts down` waits for them.
+// while `servers up` or `servers down` waits for them.
 const (
 	serviceName = "mcastlab-host"
 	joinName    = "mcastlab-host-join"

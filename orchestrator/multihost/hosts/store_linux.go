@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// StateDir has what the server keeps that `hosts up` ran on: the authority and this deployer's credentials. It is root's own, and
+// StateDir has what the server keeps that `servers up` ran on: the authority and this deployer's credentials. It is root's own, and
 // not below /run, so that not even the daemon on this server sees the authority's key.
 //
 //	authority.pem  key and certificate of the authority
@@ -42,7 +42,7 @@ func (s *store) open(ctx context.Context, say func(format string, args ...any)) 
 		}
 		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a `hosts down` has removed the folder
+			continue // a `servers down` has removed the folder
 		}
 		if err != nil {
 			return fmt.Errorf("open %s: %w", s.dir, needRoot(err))
@@ -57,7 +57,7 @@ func (s *store) open(ctx context.Context, say func(format string, args ...any)) 
 			return fmt.Errorf("lock %s: %w", s.dir, errors.Join(err, cerr))
 		}
 		if err != nil && !told {
-			say("waiting for another mcastlab hosts command")
+			say("waiting for another mcastlab servers command")
 			told = true
 		}
 		select {

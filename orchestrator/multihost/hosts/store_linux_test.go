@@ -140,7 +140,7 @@ func TestProgress(t *testing.T) {
 		err  string
 	}{
 		{"a", swarm.TaskStateRunning, true, ""},
-		{"b", swarm.TaskStateRunning, false, "run mcastlab hosts image there"},
+		{"b", swarm.TaskStateRunning, false, "run mcastlab servers image there"},
 		{"c", swarm.TaskStateRunning, false, ""},
 		{"d", swarm.TaskStateRunning, false, ""},
 		{"e", swarm.TaskStateRunning, false, "the Swarm cannot start the daemon: invalid mount config"},

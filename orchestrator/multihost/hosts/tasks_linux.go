@@ -208,7 +208,7 @@ func startedAgain(t *swarm.Task) bool {
 func taskError(text string) error {
 	text = strings.Join(strings.Fields(text), " ")
 	if strings.Contains(text, "No such image") || strings.Contains(text, "not found") && strings.Contains(text, "image") {
-		return errors.New("it does not have this program's image: run mcastlab hosts image there, with the same version of the program")
+		return errors.New("it does not have this program's image: run mcastlab servers image there, with the same version of the program")
 	}
 	return fmt.Errorf("the Swarm cannot start the daemon: %s", text)
 }

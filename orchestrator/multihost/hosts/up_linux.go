@@ -28,7 +28,7 @@ type Options struct {
 	Folder func(lab string) string // of the state of a lab that was deployed here
 }
 
-// up is a `hosts up` under way.
+// up is a `servers up` under way.
 type up struct {
 	*cluster
 	o         Options
@@ -295,7 +295,7 @@ func (m *Server) take(a asked, port int) {
 	case a.err != nil && daemon.Closed(a.err):
 		m.fail(StateUnasked, closed(port, port))
 	case a.err != nil:
-		m.fail(StateNoTrust, fmt.Errorf("its daemon cannot be asked: %w: mcastlab hosts up gives it another certificate", a.err))
+		m.fail(StateNoTrust, fmt.Errorf("its daemon cannot be asked: %w: mcastlab servers up gives it another certificate", a.err))
 	case a.status.Engine != "":
 		m.fail(StateUnasked, fmt.Errorf("its daemon does not reach the engine: %s", a.status.Engine))
 	default:

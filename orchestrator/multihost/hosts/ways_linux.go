@@ -20,7 +20,7 @@ import (
 func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pairs []shareapi.Pair, err error) {
 	who, err := (&store{dir: e.State}).credentials()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("this server has no certificate of a deployer: run mcastlab hosts up here")
+		err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here")
 	}
 	if err != nil {
 		return nil, err

@@ -126,10 +126,10 @@ func NewAuthority(now time.Time) (*Authority, error) {
 		return nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab hosts %x", serial.Bytes()[:4])},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab servers %x", serial.Bytes()[:4])},
 		NotBefore: now.Add(-backdated), NotAfter: now.Add(authorityValid),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-	}, &x509.Certificate{Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab hosts %x", serial.Bytes()[:4])}}, key.Public(), key)
+	}, &x509.Certificate{Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab servers %x", serial.Bytes()[:4])}}, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make the authority's certificate: %w", err)
 	}
