@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/swarm"
 )
 
-// Names of what `hosts` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each server
+// Names of the objects that `servers` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each server
 // while `servers up` or `servers down` waits for them.
 const (
 	serviceName = "mcastlab-host"
