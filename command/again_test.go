@@ -47,7 +47,7 @@ func TestMeasuredAgain(t *testing.T) {
 	if code != 0 && code != exitFidelity {
 		t.Fatalf("%v\n%s%s", s.cmd.ProcessState, s.out.String(), s.all.String())
 	}
-	// A machine with hiccups of its own may spoil the repeats as well.
+	// A server with hiccups of its own may spoil the repeats as well.
 	if out := s.out.String(); code == 0 && (!strings.Contains(out, "fidelity: ok") || !strings.Contains(out, "cepheus at 64KiB was measured again")) {
 		t.Errorf("the report does not say that a row was repeated:\n%s", out)
 	}

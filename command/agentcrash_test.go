@@ -19,7 +19,7 @@ func agentLab(name, fallback, more string) string {
 		Replace(starLab(name, "nics: {timeout: 1ms}\nlinks: {rate: 10Gbps}\n"+more))
 }
 
-// agentRun is what a run with faults of agents reports.
+// agentRun is the report of a run with faults of agents.
 type agentRun struct {
 	Results []struct {
 		Verified *bool

@@ -7,18 +7,17 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// answerWithin is how long a command that was interrupted may take to say so by itself, and
-// completeWithin how long one that has a run's folder to complete: it does so at once, unless
-// it is still building a large fabric or the machine is busy.
+// answerWithin is the time limit for an interrupted command to report the interrupt, and
+// completeWithin that for one with a run's directory to complete: it does so at once, unless it is
+// still building a large fabric or the computer is busy.
 const (
 	answerWithin   = 500 * time.Millisecond
 	completeWithin = 3 * time.Second
 )
 
-// answering makes a command that has no effect on the machine but its own files answer an
-// interrupt within a second, whatever it is computing: routes of a large fabric, a proof, a
-// matrix. What it leaves behind goes on until the process ends, which it does then; files of
-// a run are valid at any time.
+// answering makes a command without effects outside its own files answer an interrupt within a
+// second, at any point of a computation: routes of a large fabric, a proof, a matrix. The abandoned
+// work continues until the process ends, which it does then; files of a run are valid at any time.
 func (p *program) answering(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Command.Name == "run" && c.String("runtime") != "sim" {

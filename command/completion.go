@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/lab/reproduce"
 )
 
-// completeVerb is what completion scripts call: its arguments are the words of the line, the
-// last of which is being written, and it prints what that may become.
+// completeVerb is the command of completion scripts: its arguments are the words of the line, the
+// last of which is incomplete, and it prints the completions of that.
 const completeVerb = "__complete"
 
 // Completion scripts ask the program itself, so they never lag behind it. Where it has nothing

@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// completeWait is how long a key press may wait for the list of labs that are up.
+// completeWait limits the wait of a key press for the list of running labs.
 const completeWait = 2 * time.Second
 
 // labsUp returns the names of the labs that are up, as far as they answer soon.
@@ -28,7 +28,7 @@ func labsUp() (names []string) {
 	return names
 }
 
-// attach connects to the lab that the line names, or to the only one that is up.
+// attach connects to the lab that the line names, or to the only running one.
 func (w *completing) attach() *orchestrator.Deployed {
 	name := cmp.Or(w.given["lab"], os.Getenv(labVariable))
 	if labs := labsUp(); name == "" && len(labs) == 1 {
@@ -81,7 +81,7 @@ func (w *completing) liveValues(flag string) (all []string) {
 	return all
 }
 
-// liveArguments returns what the argument of a command about a lab that is up can be.
+// liveArguments returns the possible arguments of a command about a running lab.
 func (w *completing) liveArguments() (all []string) {
 	switch w.verb {
 	case "fault add":

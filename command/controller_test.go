@@ -193,8 +193,8 @@ func fabricOf(t *testing.T, name, a, b, sw string) []byte {
 	return message
 }
 
-// lives deploys a lab and runs something in it, over and over, until told to stop. Each step
-// must be there once: the configuration's number and the McstIDs say so.
+// lives deploys a lab and runs something in it, over and over, until stop is closed. Each step must
+// be there once: the configuration's number and the McstIDs say so.
 func lives(ctx context.Context, t *testing.T, c *client.Client, fabric []byte, stop <-chan struct{}) (rounds int) {
 	do := func(cmd controller.Command) controller.Result {
 		cmd.Lab = "lab2"
@@ -231,10 +231,10 @@ func lives(ctx context.Context, t *testing.T, c *client.Client, fabric []byte, s
 	}
 }
 
-// TestControllerKilled: three controllers are processes; the one that leads is killed or
-// stopped again and again, in the middle of deployments, registrations, timelines and runs.
-// Nothing that was acknowledged is lost, nothing takes effect twice, and one that was stopped
-// cannot act when it goes on.
+// TestControllerKilled: three controllers are processes; the leader is killed or stopped again and
+// again, in the middle of deployments, registrations, timelines and runs. Nothing that was
+// acknowledged is lost, nothing takes effect twice, and a stopped leader cannot act when it
+// resumes.
 func TestControllerKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take their time")

@@ -52,7 +52,7 @@ func leaderOf(t *testing.T, c *client.Client, not ...string) (id string) {
 	return id
 }
 
-// waitLong waits for what takes an election or two, on a machine that has other work.
+// waitLong waits for what takes an election or two, on a server that has other work.
 func waitLong(t *testing.T, holds func() bool) {
 	t.Helper()
 	for late := time.After(2 * time.Minute); !holds(); {
@@ -103,10 +103,10 @@ func ctlFile(t *testing.T, lab, iterations string) string {
 	return write(t, "name: "+lab+"\ntopology: {star: {hosts: 4}}\ncontrollers: 3\nruntime: {clock: dilated}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: "+iterations+"}\n")
 }
 
-// TestControlPlane: in a lab whose controllers are nodes the one that leads is killed in the
-// middle of a deployment, of a registration and run, and of a timeline; then one that leads is
-// stopped, and all are killed while a run goes on. Everything that was asked for is done, once;
-// traffic never stops; destroy leaves nothing.
+// TestControlPlane: in a lab whose controllers are nodes the leader is killed in the middle of a
+// deployment, of a registration and run, and of a timeline; then a leader is stopped, and all are
+// killed during a run. Each request takes effect, once; traffic never stops; destroy leaves
+// nothing.
 func TestControlPlane(t *testing.T) {
 	need(t)
 	unchanged(t)
@@ -167,7 +167,7 @@ func controlPlane(t *testing.T, lab, runtime string) {
 	planeFaults(t, lab, c)
 	t.Logf("%v: the faults of controllers are over", time.Now().UTC())
 
-	// All of them die, and a run goes on to its end. Then they come back.
+	// All of them die, and a run continues to its end. Then they restart.
 	run = underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
 	flows(t, lab, dir, "2")
 	for _, id := range []string{"controller0", "controller1", "controller2"} {
@@ -226,7 +226,7 @@ func flows(t *testing.T, lab, dir, number string) {
 	})
 }
 
-// timelineKilled adds faults, and the leader is killed while it is told of them.
+// timelineKilled adds faults, and the leader is killed while it receives them.
 func timelineKilled(t *testing.T, lab string, c *client.Client, runtime, file string) {
 	t.Helper()
 	must(t, "fault", "add", "--lab", lab, "--link", "h1-leaf0", "--delay", "1us", "delay")
@@ -240,7 +240,7 @@ func timelineKilled(t *testing.T, lab string, c *client.Client, runtime, file st
 	if !threeFaults(t, lab) {
 		t.Errorf("faults:\n%s", must(t, "fault", "ls", "--lab", lab).out)
 	}
-	// A node that restarts gets its faults from whoever leads then.
+	// A node that restarts gets its faults from the leader of that moment.
 	killNode(t, lab, "h3")
 	must(t, "deploy", "-q", "-r", runtime, file)
 	waitLong(t, func() bool { return threeFaults(t, lab) })
@@ -269,8 +269,8 @@ func threeFaults(t *testing.T, lab string) bool {
 	return len(f.Faults) == 3
 }
 
-// leaderStopped stops the leader while it is told of a fault; another does it, and takes it back.
-// When the first goes on it changes nothing.
+// leaderStopped stops the leader while it receives a fault; another applies the fault, and removes
+// it. When the first resumes it changes nothing.
 func leaderStopped(t *testing.T, lab string, c *client.Client) {
 	t.Helper()
 	old := leaderOf(t, c)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// wrongs is what goes wrong at a step (see failpoint.At).
+// wrongs returns the failures of a step (see failpoint.At).
 func wrongs() []string {
 	const oneAgent = `docker ps -q -f label=mcastlab.lab=t-crash | head -n 1 | xargs -r docker kill
 for d in /proc/[0-9]*; do if grep -zqx MCASTLAB_LAB=t-crash $d/environ 2>/dev/null; then kill -9 ${d#/proc/}; break; fi; done`
@@ -109,7 +109,7 @@ func (c *crashing) cell(verb string, step int, wrong string, resume bool, before
 	}
 }
 
-// nothingLeft compares the machine with what it was before. The engine goes on with a request
+// nothingLeft compares the server's state with an earlier one. The engine continues with a request
 // whose command was killed: a container that it creates after a destroy has listed what there is
 // belongs to the next destroy.
 func (c *crashing) nothingLeft(before map[string]string, after string) {

@@ -64,7 +64,7 @@ func TestNodeDies(t *testing.T) {
 	}
 }
 
-// TestNodeStalls: a member that the machine does not let run for longer than its peers wait
+// TestNodeStalls: a member that the server does not let run for longer than its peers wait
 // is no failure of the network: the run fails, says which of the two was too short, and with
 // the exit code of a run that is not true to time.
 func TestNodeStalls(t *testing.T) {
@@ -108,8 +108,8 @@ func TestNodeStalls(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// pollEvery is how often what is waited for is looked at. Without a pause the test would take
-// one of the cores that the lab needs to keep time.
+// pollEvery is the interval of polls. Without a pause the test would take one of the cores that the
+// lab needs to keep time.
 const pollEvery = 5 * time.Millisecond
 
 // waitFor waits until something holds, within the time a test may take.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// buildOutside builds mcastlab with a program that can be told to block.
+// buildOutside builds mcastlab with a program that blocks on request.
 func buildOutside(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "outside")
@@ -31,11 +31,11 @@ func outsideLab(t *testing.T, name string, args ...string) string {
 	return write(t, fmt.Sprintf("name: %s\ntopology: {star: {hosts: 4}}\nworkloads: [{program: {name: outside, args: [%s]}}]\n", name, strings.Join(args, ", ")))
 }
 
-// waitsForWhom is what is said of four ranks that wait for what nobody sends.
+// waitsForWhom is the message about four ranks that wait for messages that nobody sends.
 const waitsForWhom = "mcastlab: deadlock: waiting on nothing that can happen: rank 0 (h0) on receive from rank 3; rank 1 (h1) on receive from rank 0; " +
 	"rank 2 (h2) on receive from rank 1; rank 3 (h3) on receive from rank 2\n"
 
-// lockedBuffer is what a process writes, read while it does.
+// lockedBuffer holds the output of a process, and can be read while the process writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

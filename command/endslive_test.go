@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// namesBoth is what names a rank and its peer.
+// namesBoth matches a text that names a rank and its peer.
 var namesBoth = regexp.MustCompile(`rank \d, send to rank \d`)
 
-// endWait is how long a run may take that cannot go on.
+// endWait is the time limit for a run that cannot continue to end.
 const endWait = 30 * time.Second
 
 // TestLiveEnds: runs in which all ranks wait for each other because something failed end, with

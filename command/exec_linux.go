@@ -19,7 +19,7 @@ import (
 // innerError carries the exit code of a program that ran in a node.
 type innerError struct{ code int }
 
-// Error says what the code is.
+// Error returns a message with the code.
 func (e innerError) Error() string { return fmt.Sprintf("the program ended with exit code %d", e.code) }
 
 // ExitCode returns the program's exit code.
@@ -64,7 +64,7 @@ func (p *program) execCommand() *cli.Command {
 
 func clockFlag(command, otherwise string) cli.Flag {
 	return &cli.StringFlag{
-		Name: "clock", Usage: "what its clocks show: the lab's time (lab) or this machine's (wall)", DefaultText: otherwise, EnvVars: envOf(command, "clock"),
+		Name: "clock", Usage: "what its clocks show: the lab's time (lab) or this server's (wall)", DefaultText: otherwise, EnvVars: envOf(command, "clock"),
 	}
 }
 
@@ -101,7 +101,7 @@ func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern stri
 	return p.ended(c, d, x, func(ctx context.Context, x programs.Execution) (int, error) { return programs.Exec(ctx, d, x) })
 }
 
-// sayLabTime says what the lab's time means for a user who waits for a program.
+// sayLabTime prints the meaning of lab time to a user who waits for a program.
 func (p *program) sayLabTime(d *orchestrator.Deployed, x *programs.Execution) {
 	for i := range d.Graph.Nodes {
 		name := d.Graph.Nodes[i].Name
@@ -109,7 +109,7 @@ func (p *program) sayLabTime(d *orchestrator.Deployed, x *programs.Execution) {
 			continue
 		}
 		if dilation, shown := programs.LabTime(d, name, x); shown && dilation > 1 {
-			p.say("programs see the lab's time, of which a second takes %v s; --clock wall shows them this machine's", dilation)
+			p.say("programs see the lab's time, of which a second takes %v s; --clock wall shows them this server's", dilation)
 			return
 		}
 	}
@@ -186,10 +186,10 @@ func (p *program) guardCommand() *cli.Command {
 	}
 }
 
-// callerCommand is the process that runs a program for a caller on another machine.
+// callerCommand is the process that runs a program for a caller on another server.
 func (p *program) callerCommand() *cli.Command {
 	return &cli.Command{
-		Name: programs.CallerVerb, Usage: "run a program at a node for another machine; started by a share", Hidden: true, OnUsageError: onUsage,
+		Name: programs.CallerVerb, Usage: "run a program at a node for another server; started by a share", Hidden: true, OnUsageError: onUsage,
 		Action: func(c *cli.Context) error {
 			return programs.Call(c.Context, os.NewFile(3, "tell"), os.NewFile(4, "answer"))
 		},

@@ -36,7 +36,7 @@ type endCase struct {
 	interrupt      bool // while the run waits
 	wait           string
 	code           int
-	lacks          string // what the run says of h2
+	lacks          string // the run's message about h2
 }
 
 const (
@@ -225,7 +225,7 @@ func (c *endCase) messagesOf(ctx context.Context, t *testing.T, run *started, h3
 	return message
 }
 
-// judge looks at what the run says of its row, and whether the devices have what they say they have.
+// judge checks the run's report of its row, and whether the devices have the data that they claim.
 func (c *endCase) judge(ctx context.Context, t *testing.T, run *started, h2 *rcpeer.Peer, want []byte) {
 	t.Helper()
 	var r runner.Report

@@ -16,8 +16,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/interop/rcpeer"
 )
 
-// TestExternalManaged: Debian's ucmatose at a host of the lab and a device, whose communication management is an implementation of
-// its own, connect by rdma_cm through adapter and switch, whoever asks, and exchange messages both ways across the wrap of the device's PSN.
+// TestExternalManaged: Debian's ucmatose at a host of the lab and a device, whose communication management is an implementation of its own,
+// connect by rdma_cm through adapter and switch, with either as the active side, and exchange messages both ways across the wrap of the
+// device's PSN.
 func TestExternalManaged(t *testing.T) {
 	need(t, "netns")
 	unchanged(t)

@@ -32,7 +32,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// tap makes a tap device that is up and returns its file: one read is one frame.
+// tap makes a tap device, sets it up and returns its file: one read is one frame.
 func tap(t *testing.T, name string) *os.File {
 	t.Helper()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -74,7 +74,7 @@ func (k keepOpen) Close() error { return k.SetReadDeadline(time.Unix(1, 0)) }
 
 const externalWait = 90 * time.Second // for what takes half a second
 
-// group and group6 are what the labs of these tests name.
+// group and group6 are the groups in the labs of these tests.
 const (
 	group  = "10.254.255.7"
 	group6 = "fd6d:6361:7374::afe:ff07"
@@ -107,7 +107,7 @@ func (c *externalCase) complete() {
 		c.topology = "star: {hosts: 4}"
 	}
 	if c.nics == "" {
-		c.nics = "timeout: 16s" // where nothing is lost none fires, however busy the machine is
+		c.nics = "timeout: 16s" // where nothing is lost none fires, however busy the server is
 	}
 }
 
@@ -122,7 +122,7 @@ const (
 	deviceKey = 0xabcd
 )
 
-// lab returns a lab for the case. Its links are slow: a machine that has other work has to carry them at dilation 1.
+// lab returns a lab for the case. Its links are slow: a server that has other work has to carry them at dilation 1.
 func (c *externalCase) lab(name string) string {
 	more := c.workload
 	if strings.Contains(c.workload, "cepheus") {

@@ -301,8 +301,8 @@ func TestExternalSteps(t *testing.T) {
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program1(t))+":"+os.Getenv("PATH"), "MCASTLAB_RUN_RUNS="+t.TempDir())
 	cmd.WaitDelay = 10 * time.Second // a device whose run has failed waits on, and holds the output
 	out, err := cmd.CombinedOutput()
-	if strings.Contains(string(out), "at which this machine cannot carry links.rate") {
-		t.Skipf("this machine is too busy for the rate of the example:\n%s", out)
+	if strings.Contains(string(out), "at which this server cannot carry links.rate") {
+		t.Skipf("this server is too busy for the rate of the example:\n%s", out)
 	}
 	if n := strings.Count(string(out), "Every byte was right at every receiver"); err != nil || n != 2 || strings.Count(string(out), "recv 4194304 bytes") != 2 {
 		t.Errorf("%v, %d good runs\n%s", err, n, out)

@@ -264,8 +264,7 @@ func (p *program) faultReset() *cli.Command {
 	}
 }
 
-// attach connects to the lab that --lab names, or to the only one that is up. It says which
-// that is unless the command line does.
+// attach connects to the lab that --lab names, or to the only running one, whose name it prints.
 func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
 	name, why := c.String("lab"), "named by "+labVariable
 	if name == "" {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// faultStates is what fault ls prints.
+// faultStates is the output of fault ls.
 type faultStates struct {
 	Faults []struct {
 		ID, Kind  string

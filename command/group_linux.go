@@ -177,12 +177,12 @@ func (p *program) groupShow(name string) *cli.Command {
 	}
 }
 
-// listFlags are those of a command that lists something of a lab that is up.
+// listFlags returns the flags of a command that lists parts of a running lab.
 func listFlags(name string) []cli.Flag {
 	return []cli.Flag{labFlag(), formatFlag(name)}
 }
 
-// listing is what such a command does: show prints it.
+// listing returns the action of such a command: show prints the list.
 func (p *program) listing(show func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {

@@ -17,7 +17,7 @@ var helpGroups = []struct {
 	{"Results", []string{"report", "trace", "diff", "watch"}},
 	{"Running labs", []string{
 		"deploy", "destroy", "inspect", execVerb, "shell", mpiVerb, "logs", "capture", "fault", "group", "controller", "metrics", "check", "wipe", "rc"}},
-	{"Several servers", []string{"hosts"}},
+	{"Several servers", []string{"servers"}},
 }
 
 // commandGroups returns the commands for the help, by group, each with its usage; those of no group follow by name.

@@ -108,13 +108,13 @@ func writeNodes(out io.Writer, states []counters.Node) error {
 	return w.Flush()
 }
 
-// writeTrunks writes one line for each machine's end of links in user space to another, if the lab has such.
+// writeTrunks writes one line for each server's end of links in user space to another, if the lab has such.
 func writeTrunks(out io.Writer, all []orchestrator.Trunk) error {
 	if len(all) == 0 {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nMACHINE\tTO\tLINKS\tSENT\tBYTES\tBATCHES\tSTALLS\tRECEIVED\tSTATE")
+	fmt.Fprintln(w, "\nSERVER\tTO\tLINKS\tSENT\tBYTES\tBATCHES\tSTALLS\tRECEIVED\tSTATE")
 	for _, t := range all {
 		state := t.Error
 		if state == "" {

@@ -35,7 +35,7 @@ func (p *program) validateCommand() *cli.Command {
 			if err := g.CheckRoutes(tables); err != nil {
 				return err
 			}
-			if l.Switches.PFC.Enabled && l.Topology.Custom == nil { // of others labToRun has told
+			if l.Switches.PFC.Enabled && l.Topology.Custom == nil { // labToRun has warned of others
 				if err := g.CheckDeadlock(tables); err != nil { // it may be what the lab is for
 					fmt.Fprintf(p.errOut, "warning: %v\n", err)
 				}

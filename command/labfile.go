@@ -22,7 +22,7 @@ import (
 // labSuffix ends the names of lab files.
 const labSuffix = ".mcl.yml"
 
-// labText is what help says of an argument that names a lab.
+// labText is the help text about an argument that names a lab.
 const labText = "LAB is a lab file, a folder that holds one, or - for standard input; without it, the one in this folder."
 
 // labArg reads the lab named on the command line: a file, a folder with one lab file,
@@ -157,6 +157,5 @@ func envOf(command, flag string) []string {
 	return []string{"MCASTLAB_" + strings.ToUpper(strings.ReplaceAll(command+"_"+flag, "-", "_"))}
 }
 
-// withoutCancel returns a context that an interrupt does not end: what cleans up goes on
-// to its end.
+// withoutCancel returns a context that an interrupt does not end: cleanup continues to its end.
 func withoutCancel(c *cli.Context) context.Context { return context.WithoutCancel(c.Context) }

@@ -24,16 +24,16 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// census is what the nodes of a lab hold, by name.
+// census holds the objects of a lab's nodes, by name.
 type census map[string]node
 
-// node is what one node holds, frames included.
+// node counts the objects of one node, frames included.
 type node struct {
 	counters.Held
 	Frames int
 }
 
-// held takes the census of a lab that is up.
+// held takes the census of a running lab.
 func held(t *testing.T, lab string) census {
 	t.Helper()
 	var r struct{ Nodes []counters.Node }
@@ -117,7 +117,7 @@ func registering(n *node) {
 	}
 }
 
-// interrupted is a run of a lab that is up, which something ends.
+// interrupted is a run of a running lab that ends early.
 type interrupted struct {
 	t          *testing.T
 	lab        string
@@ -128,7 +128,7 @@ type interrupted struct {
 	dir        string
 }
 
-// begin starts a run of a lab that is up.
+// begin starts a run of a running lab.
 func begin(t *testing.T, lab, file string) *interrupted {
 	t.Helper()
 	r := &interrupted{t: t, lab: lab, dir: t.TempDir(), read: make(chan struct{}), over: make(chan struct{})}
@@ -188,7 +188,7 @@ func (r *interrupted) ended(patience time.Duration) {
 	<-r.read
 }
 
-// ways are how a run ends before its time. Each returns when the run has ended.
+// ways returns the ways to end a run early. Each returns when the run has ended.
 func ways(file string) map[string]func(r *interrupted) {
 	bySignal := func(s syscall.Signal) func(*interrupted) {
 		return func(r *interrupted) { r.signal(s); r.ended(30 * time.Second) }
@@ -311,7 +311,7 @@ func TestLeftovers(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// cleanRun runs a lab that is up: every byte is right, whatever the machine is like.
+// cleanRun runs a running lab: every byte is correct on any server.
 func cleanRun(t *testing.T, file string) *runner.Report {
 	t.Helper()
 	o := invoke(t, nil, "run", "-q", "-r", "netns", "--dilation", "1000", "--runs", t.TempDir(), "--format", "json", file)

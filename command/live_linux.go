@@ -58,7 +58,7 @@ func engineByName(name string) (engine.Engine, error) {
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
 		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.metricsCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
-		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.hostsCommand(),
+		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.serversCommand(),
 		p.rcCommand(), p.nodeCommand(), p.hostCommand(), p.guardCommand(), p.callerCommand(),
 	}
 }
@@ -140,7 +140,7 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 func runtimeFlag(command, value string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
-		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the machines of mcastlab hosts",
+		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the servers of mcastlab servers",
 	}
 }
 
@@ -221,8 +221,8 @@ func (p *program) destroyCommand() *cli.Command {
 	}
 }
 
-// labName returns the name of the lab an argument means: of a lab that is up, or of the
-// one in a lab file.
+// labName returns the name of the lab of an argument: that of a running lab, or the one in a lab
+// file.
 func (p *program) labName(c *cli.Context) (string, error) {
 	if a := c.Args().First(); c.Args().Len() == 1 && lab.NameOK(a) && !exists(a) {
 		return a, nil

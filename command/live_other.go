@@ -26,7 +26,7 @@ func (*completing) liveValues(string) []string { return nil }
 
 func (*completing) liveArguments() []string { return nil }
 
-// watchLab needs a lab that is up.
+// watchLab needs a running lab.
 func (p *program) watchLab(c *cli.Context) (watch.Source, error) {
 	return nil, usageError{fmt.Errorf("watch needs the folder of a run, such as runs/quickstart-1, and %q is none: labs that are up need Linux", c.Args().First())}
 }

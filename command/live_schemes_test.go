@@ -14,7 +14,7 @@ import (
 // TestLiveSchemes runs every scheme on real interfaces, loss-free and with links that lose
 // one frame in a thousand: every byte, sum and residual is right. The clock's rate is fixed,
 // so that the test takes as long everywhere; it is higher where timers have to run out. Where the
-// machine does not keep up, times are not true (exit code 5), and bytes are.
+// server does not keep up, times are not true (exit code 5), and bytes are.
 func TestLiveSchemes(t *testing.T) {
 	need(t)
 	unchanged(t)

@@ -163,7 +163,7 @@ func starLab(name, more string) string {
 	return "name: " + name + "\ntopology: {star: {hosts: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus, binomial, unicast], sizes: [64B, 64KiB, 1MiB], iterations: 2}\n" + more
 }
 
-// runLab runs a lab, more slowly if the machine could not keep up, and returns its
+// runLab runs a lab, more slowly if the server could not keep up, and returns its
 // report. Where it still could not, times mean nothing and everything else counts.
 func runLab(t *testing.T, runtime, file string, more ...string) *runner.Report {
 	t.Helper()
@@ -192,12 +192,12 @@ func runLab(t *testing.T, runtime, file string, more ...string) *runner.Report {
 	return r
 }
 
-// timely reports whether the times of a run mean anything. On a machine that is too busy for
+// timely reports whether the times of a run mean anything. On a server that is too busy for
 // the lab they do not, and the run says so, which is all that can be asked of it.
 func timely(t *testing.T, r *runner.Report) bool {
 	t.Helper()
 	if r.Fidelity.Verdict != "ok" {
-		t.Logf("the machine could not keep up, times are not compared: %s", r.Fidelity.Reason)
+		t.Logf("the server could not keep up, times are not compared: %s", r.Fidelity.Reason)
 	}
 	return r.Fidelity.Verdict == "ok"
 }
@@ -619,8 +619,8 @@ func same(t *testing.T, before, after map[string]string) {
 	}
 }
 
-// unchanged demands that the machine is as it was before once a test and all its subtests have
-// ended. Labs of subtests that run side by side are of different names; in between the machine
+// unchanged demands that the server is as it was before once a test and all its subtests have
+// ended. Labs of subtests that run side by side are of different names; in between the server
 // is that of several.
 func unchanged(t *testing.T) {
 	t.Helper()
@@ -820,8 +820,8 @@ func TestForeignImage(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// TestDrift: of a lab that is up, what has gone is brought back and the rest is not
-// touched; a dry run says it and does nothing.
+// TestDrift: deploy restores the missing parts of a running lab and does not touch the rest; a dry
+// run prints them and does nothing.
 func TestDrift(t *testing.T) {
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {

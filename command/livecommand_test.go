@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// startsPrograms is a lab file that runs programs of this machine.
+// startsPrograms is a lab file that runs programs of this server.
 const startsPrograms = "name: %s\ntopology: {star: {hosts: 2}}\nruntime: {clock: %s, dilation: 100, management: true}\nworkloads:\n  - command: {run: [touch, %s], ranks: [h0]}\n"
 
 // TestProgramsRefused: a lab file that runs programs is refused, before anything starts, where they are not allowed and

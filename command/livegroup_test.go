@@ -17,7 +17,8 @@ import (
 )
 
 // TestLiveGroups: programs take part in groups that switches replicate in: of plain verbs by group bind, and of MPI, whose broadcasts
-// libmcastmpi.so takes over. Every byte is compared, what crosses the wire is counted, and nothing is left, whoever dies.
+// libmcastmpi.so takes over. The test compares every byte, counts the frames on the wire, and finds nothing left, whichever process
+// dies.
 func TestLiveGroups(t *testing.T) {
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
@@ -128,7 +129,7 @@ func (l *groupLab) join(host, address string, args ...string) *asked {
 	return l.ask(l.at(host, append([]string{l.plain, address}, args...)...)...)
 }
 
-// bound: what one program sends to a group comes to all others, and crosses the sender's link once.
+// bound: a message of one program to a group reaches all others, and crosses the sender's link once.
 func (l *groupLab) bound() {
 	t := l.t
 	t.Helper()
@@ -220,7 +221,7 @@ func (l *groupLab) broadcasts() {
 	rested(t, l.name, l.fresh)
 }
 
-// usual: where there can be no group, broadcasts go the usual way, and the user is told why.
+// usual: where there can be no group, broadcasts take the usual path, and the user sees the reason.
 func (l *groupLab) usual() {
 	r := mustMPI(l.t, l.mpirun("h4,h4,h8", "65536", "65536", "1")...)
 	if !strings.Contains(r.out, "3 ranks, 0 wrong") || !strings.Contains(r.err, "go the usual way: two of its ranks are at one host") {
@@ -247,7 +248,7 @@ func (l *groupLab) switchKilled() {
 	}
 	job.ends(0, "4 ranks, 0 wrong")
 	must(t, "fault", "reset", "--lab", l.name)
-	cut := func(n *node) { // switches behind the dead one are not told, and keep the group
+	cut := func(n *node) { // switches behind the dead one do not know, and keep the group
 		n.Groups, n.PortLoad, n.Registrations, n.Timers = 0, 0, 0, 0
 	}
 	restedBut(t, l.name, l.fresh, cut)

@@ -10,8 +10,8 @@ import (
 )
 
 // labTime demands that programs see the lab's time: a pair that measures gets what the links between them have, and not what
-// this machine takes. Its ends hold however busy the machine is: frames are not faster than six links of 600 ns, and the iterations are
-// over in the time that the client runs here. By this machine's clock they would take a hundred times that.
+// this server takes. Its ends hold however busy the server is: frames are not faster than six links of 600 ns, and the iterations are
+// over in the time that the client runs here. By this server's clock they would take a hundred times that.
 func (l *verbsLab) labTime() {
 	t := l.t
 	t.Helper()

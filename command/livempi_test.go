@@ -70,7 +70,7 @@ var udAssertion = regexp.MustCompile("ud_ep\\.c:\\d+ +Assertion `.*(acked_psn|co
 // whose buffers reach 4 MiB, of 256 KiB for each.
 func (l *verbsLab) everywhere(program string) {
 	l.t.Helper()
-	l.t.Setenv("UCX_RC_TIMEOUT", "10ms") // of lab time: on a machine that loses frames the default of a second would be minutes
+	l.t.Setenv("UCX_RC_TIMEOUT", "10ms") // of lab time: on a server that loses frames the default of a second would be minutes
 	if o := mustMPI(l.t, l.mpi("-np 16", program, "4194304", "1", "262144")...); !strings.Contains(o.out, "16 ranks, 0 wrong, 8 sizes up to 4194304\n") {
 		l.t.Errorf("with 16 ranks the program says:\n%s%s", o.out, o.err)
 	}

@@ -99,7 +99,7 @@ func trapsCounter(t *testing.T) bool {
 	}
 	err := exec.Command(program).Run()
 	if err == nil || !strings.Contains(err.Error(), "segmentation fault") {
-		t.Logf("perftest is left out: rdtsc does not fault on this machine (%v), so it would show the machine's time", err)
+		t.Logf("perftest is left out: rdtsc does not fault on this server (%v), so it would show the server's time", err)
 		return false
 	}
 	return true

@@ -80,7 +80,7 @@ func newVerbsLab(t *testing.T, runtime string) *verbsLab {
 	return l
 }
 
-// at returns the arguments that run a program at a node. Its clocks show this machine's time: perftest waits for a second or so of its
+// at returns the arguments that run a program at a node. Its clocks show this server's time: perftest waits for a second or so of its
 // own, which at the lab's dilation would take minutes.
 func (l *verbsLab) at(node string, args ...string) []string {
 	return append([]string{"exec", "--clock", "wall", "--lab", l.name, "--node", node, "--"}, args...)

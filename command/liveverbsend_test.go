@@ -140,7 +140,7 @@ func (l *verbsLab) destroyed() {
 	noLab(t, l.name, spaces)
 }
 
-// noLab demands that nothing on this machine is of a lab: processes, namespaces, of which spaces has the network namespaces of
+// noLab demands that nothing on this server is of a lab: processes, namespaces, of which spaces has the network namespaces of
 // the nodes, mounts, files.
 func noLab(t *testing.T, lab string, spaces map[string]string) {
 	t.Helper()

@@ -229,7 +229,7 @@ func TestLockstepCaptured(t *testing.T) {
 	}
 }
 
-// TestLockstepBusy: a machine on which eight loops spin on each processor changes nothing but the
+// TestLockstepBusy: a server on which eight loops spin on each processor changes nothing but the
 // wall time.
 func TestLockstepBusy(t *testing.T) {
 	need(t)
@@ -446,7 +446,7 @@ func TestLockstepByHand(t *testing.T) {
 	}
 }
 
-// TestLockstepWork: in containers HPL comes to the simulation's factors, and a replica that is killed at an
+// TestLockstepWork: in containers HPL has the simulation's factors, and a replica that is killed at an
 // instant of lab time leaves the simulation's acknowledged writes: every row, digest and counter is equal.
 func TestLockstepWork(t *testing.T) {
 	need(t, "docker")
@@ -533,7 +533,7 @@ func TestLockstepCapturedLate(t *testing.T) {
 			t.Errorf("%s: %d blocks of pcapng", how, len(got))
 			continue
 		}
-		// What was on its way when the capture began has left before what it saw first, and is told later.
+		// Frames in flight when the capture began left before its first frame, and arrive later.
 		middle := got[200:]
 		if how != "end" {
 			middle = got[200 : len(got)-200]

@@ -53,7 +53,7 @@ func Main(programs ...rank.Program) {
 	}
 	ctx, cancel := untilSignaled(context.Background())
 	out, errOut := &outlet{file: os.Stdout, gone: cancel}, &outlet{file: os.Stderr, gone: cancel}
-	if len(os.Args) < 2 || os.Args[1] != nodeVerb { // a node outlives whoever reads its log
+	if len(os.Args) < 2 || os.Args[1] != nodeVerb { // a node outlives the reader of its log
 		awaitReaderless(func() { cancel(signaled{syscall.SIGPIPE}) }, os.Stdout, os.Stderr)
 	}
 	code := run(ctx, os.Args, os.Stdin, out, errOut, hooks{programs: programs})
@@ -66,7 +66,7 @@ func Main(programs ...rank.Program) {
 // nodeVerb is the verb of the processes of a running lab's nodes.
 const nodeVerb = "node"
 
-// hooks are what a run gets from the caller: the user's programs, and what tests replace.
+// hooks are a caller's additions to a run: the user's programs, and replacements in tests.
 type hooks struct {
 	bcast    bcast.App
 	programs []rank.Program
@@ -90,7 +90,7 @@ func checkPrograms(programs []rank.Program) error {
 	return nil
 }
 
-// program is what the commands share.
+// program holds the state that the commands share.
 type program struct {
 	in          io.Reader
 	out, errOut io.Writer
@@ -174,7 +174,7 @@ type usageError struct{ error }
 // failedError says that a run ended with an expectation that does not hold, or data that did not verify.
 type failedError struct{ error }
 
-// fidelityError says that the machine was too slow for a run's times to be those of the lab.
+// fidelityError says that the server was too slow for a run's times to be those of the lab.
 type fidelityError struct{ error }
 
 // partedError is the error of a run that is not its simulation.

@@ -18,7 +18,7 @@ import (
 
 const quickstart = "../examples/quickstart.mcl.yml"
 
-// outcome is what a call of the program showed.
+// outcome holds the output and exit code of a call of the program.
 type outcome struct {
 	code     int
 	out, err string
@@ -225,7 +225,7 @@ func TestCancel(t *testing.T) {
 		}
 	}}}
 	dir := t.TempDir()
-	// With bytes, 32,768 events take 3 s of a busy machine under the race detector.
+	// With bytes, 32,768 events take 3 s of a busy server under the race detector.
 	text := strings.Replace(star, "[64B, 10kB], iterations: 2", "[64B, 4MiB], iterations: 500, memory: phantom", 1)
 	o := callCtx(t, ctx, h, text, "run", "--runs", dir, "-q", "-")
 	if o.code != 130 || !strings.HasSuffix(o.err, "mcastlab: interrupted\n") {

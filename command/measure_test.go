@@ -28,7 +28,7 @@ func TestHogs(t *testing.T) {
 		t.Skip("takes minutes: set MCASTLAB_HOGS")
 	}
 	need(t)
-	// A dilation that is fixed at what the machine needs when it is left alone.
+	// A dilation that is fixed at what the server needs when it is left alone.
 	file := write(t, starLab("t-hogs", ""))
 	alone := runLab(t, "netns", file)
 	dilation := strconv.FormatFloat(alone.Fidelity.Dilation, 'g', -1, 64)
@@ -119,8 +119,8 @@ func BenchmarkBringUp(b *testing.B) {
 	run("wipe", "--yes")
 }
 
-// bare creates, starts and removes 36 containers through the engine, with nothing of ours
-// but the image and what a node's container is.
+// bare creates, starts and removes 36 containers through the engine, with only the image and the
+// container settings of a node.
 func bare(b *testing.B) (up, down time.Duration) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestMetricsLive: the counters of a lab that is up, in virtual time as on a wall clock, come by HTTP while it is there,
-// and again when it has been deployed again; promtool finds nothing wrong with them.
+// TestMetricsLive: the counters of a running lab, in virtual time as on a wall clock, are served by HTTP while it runs,
+// and again after another deployment; promtool accepts them.
 func TestMetricsLive(t *testing.T) {
 	need(t, "netns")
 	for name, clock := range map[string]string{"t-met-step": "", "t-met-wall": "runtime: {clock: dilated, dilation: 2000}\n"} {

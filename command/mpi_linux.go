@@ -18,7 +18,7 @@ func (p *program) mpiCommand() *cli.Command {
 		Name: name, Usage: "run an MPI program, its ranks at hosts of a lab", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
 		Description: "mcastlab mpirun -np 4 -- ./app\nmcastlab mpirun --map h3,h7,h11 -- ./app\n" +
 			"Rank i is at the host number i of the lab, or of --map; with more ranks than hosts it starts over.\n" +
-			"It is this machine's Open MPI that runs. Ranks use the NICs of their hosts by UCX, and the launcher the\n" +
+			"It is this server's Open MPI that runs. Ranks use the NICs of their hosts by UCX, and the launcher the\n" +
 			"management network (deploy --management). exec says as whom they run. The exit code is that of Open MPI's mpirun.",
 		Flags: []cli.Flag{
 			labFlag(),
@@ -55,8 +55,8 @@ func (p *program) mpiCommand() *cli.Command {
 	}
 }
 
-// ranksPerHost is how many ranks a host may have. Their programs share the NIC's process and, with those of all
-// hosts, this machine's memory and processors; a number beyond is a mistake.
+// ranksPerHost limits the ranks of a host. Their programs share the NIC's process and, with those of all hosts,
+// this server's memory and processors; a number beyond is a mistake.
 const ranksPerHost = 64
 
 // rankHosts returns the host of each of so many ranks.

@@ -23,7 +23,7 @@ func awaitReaderless(gone func(), files ...*os.File) {
 		for {
 			n, err := unix.Poll(fds, -1)
 			if err != nil && !errors.Is(err, unix.EINTR) {
-				return // whoever writes still notices
+				return // the writer still notices
 			}
 			if n > 0 {
 				gone()

@@ -4,5 +4,5 @@ package command
 
 import "os"
 
-// awaitReaderless leaves it to whoever writes to notice that nobody reads.
+// awaitReaderless does nothing: the writer notices that nobody reads.
 func awaitReaderless(func(), ...*os.File) {}

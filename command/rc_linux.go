@@ -20,7 +20,7 @@ import (
 // rcCommand is a small RC endpoint for experiments by hand.
 func (p *program) rcCommand() *cli.Command {
 	return &cli.Command{
-		Name: "rc", Usage: "be a small RC endpoint on an interface of this machine, for tries by hand", OnUsageError: onUsage,
+		Name: "rc", Usage: "be a small RC endpoint on an interface of this server, for tries by hand", OnUsageError: onUsage,
 		Description: "For example, a receiver for a lab with an external host h3 behind one end of a veth pair:\n" +
 			"   ip link add rc0 mtu 4200 type veth peer name rc1 mtu 4200; ip link set rc0 up; ip link set rc1 up\n" +
 			"   mcastlab deploy --attach h3=rc1 LAB\n" +
@@ -38,7 +38,7 @@ func (p *program) rcVerb(verb string) *cli.Command {
 		return &cli.StringFlag{Name: flag, Value: value, Usage: usage, EnvVars: envOf(name, flag)}
 	}
 	flags := []cli.Flag{
-		text("interface", "", "interface of this machine"), text("ip", "", "own address"),
+		text("interface", "", "interface of this server"), text("ip", "", "own address"),
 		text("remote-ip", "", "address it is connected to: of a host, or of a group"),
 		text("remote-qpn", "1", "queue pair it is connected to; a group takes any"),
 		text("send-psn", "0", "PSN of the first packet sent"), text("receive-psn", "0", "PSN of the first packet expected"),

@@ -129,7 +129,7 @@ func parses(line string) error {
 // unacted takes away what commands do. Those that are there for their subcommands alone only refuse others, which they keep.
 func unacted(all []*cli.Command) {
 	for _, c := range all {
-		if len(c.Subcommands) == 0 || slices.Contains([]string{"hosts", "inspect"}, c.Name) {
+		if len(c.Subcommands) == 0 || slices.Contains([]string{"servers", "inspect"}, c.Name) {
 			c.Action = func(*cli.Context) error { return nil }
 		}
 		unacted(c.Subcommands)

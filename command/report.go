@@ -64,7 +64,7 @@ func (p *program) reportAction(c *cli.Context) error {
 	return nil
 }
 
-// unsealed says which files of a run's folder are taken as they are.
+// unsealed reports the files of a run's directory that are read without a check.
 func (p *program) unsealed(dir string) {
 	if names := runner.Unsealed(dir); len(names) > 0 {
 		p.say("%s: no checksum in %s: an older version wrote it, or it has been changed; it is taken as it is", dir, strings.Join(names, ", "))

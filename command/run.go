@@ -31,7 +31,7 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{
 				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
-				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own; hosts: containers on several machines",
+				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own; hosts: containers on several servers",
 			},
 			attachFlag(name),
 			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},
@@ -64,7 +64,7 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
 			&cli.BoolFlag{
 				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),
-				Usage: "the lab file may run programs of this machine, as you (workloads of the kind command)",
+				Usage: "the lab file may run programs of this server, as you (workloads of the kind command)",
 			},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print the results and errors only", EnvVars: envOf(name, "quiet")},
 		},
@@ -254,6 +254,6 @@ func checkWorkers(c *cli.Context) error {
 func attachFlag(command string) cli.Flag {
 	return &cli.StringSliceFlag{
 		Name: "attach", EnvVars: envOf(command, "attach"),
-		Usage: "HOST=INTERFACE, or HOST=MACHINE/INTERFACE in a lab over several: behind it is the external host (repeat, or separate by commas)",
+		Usage: "HOST=INTERFACE, or HOST=SERVER/INTERFACE in a lab over several: behind it is the external host (repeat, or separate by commas)",
 	}
 }

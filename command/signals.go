@@ -19,7 +19,7 @@ func (signaled) Error() string { return "interrupted" }
 // Signal returns the signal.
 func (s signaled) Signal() syscall.Signal { return s.by }
 
-// signalBase is what shells add to the number of the signal that ended a program.
+// signalBase plus the number of a signal is the exit code, in shells, of a program that the signal ended.
 const signalBase = 128
 
 // interruptedCode returns the exit code of a program that was interrupted: 128 and the signal.
@@ -31,9 +31,9 @@ func interruptedCode(ctx context.Context) int {
 	return exitInterrupted
 }
 
-// impatience is how long after a first signal another one is taken for a repetition of it:
-// timeout(1) sends each to the process and to its group, a service manager sends two of a
-// kind, a shell and the kernel both tell of a terminal that has gone.
+// impatience is the time after a first signal in which another one counts as a repetition of it:
+// timeout(1) sends each to the process and to its group, a service manager sends two of a kind, a
+// shell and the kernel both tell of a terminal that has gone.
 const impatience = time.Second
 
 // untilSignaled returns a context that ends when a terminal, a shell or a service manager
@@ -51,8 +51,8 @@ func untilSignaled(parent context.Context) (ctx context.Context, cancel context.
 			signal.Notify(sent, s)
 		}
 	}
-	// Without a receiver, a write to a pipe that nobody reads would end the program on the
-	// spot, with its lab up. Who wrote is told by an error instead (outlet).
+	// Without a receiver, a write to a pipe that nobody reads would end the program on the spot,
+	// with its lab running. The writer gets an error instead (outlet).
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		first := <-sent

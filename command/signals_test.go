@@ -26,10 +26,10 @@ import (
 // SIGPIPE stands for a reader of its output that has gone.
 var endings = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE}
 
-// endLimit is when a program that was asked to end counts as one that never will.
+// endLimit is the time after which a program that ignores a signal to end counts as one that never ends.
 const endLimit = 2 * time.Minute
 
-// ending is how a program ended that was asked to end before it had come to its end.
+// ending is the outcome of a program that a signal ended early.
 type ending struct {
 	code int // as a shell has it
 	said string
@@ -101,7 +101,7 @@ func moments(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// rounds is how often each verb is ended in each way.
+// rounds returns the number of times each verb is ended in each way.
 func rounds() int {
 	if os.Getenv("MCASTLAB_SOAK") != "" {
 		return 40
@@ -239,8 +239,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// TestDeadErrors: the program goes on cleaning up, and ends, when only its messages have
-// nobody who reads them.
+// TestDeadErrors: the program continues to clean up, and ends, when only its messages have no
+// reader.
 func TestDeadErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -289,7 +289,7 @@ type signalled struct {
 }
 
 // end ends a verb in each way at a random moment. before and after, if not nil, are called
-// around it; then the machine is to be as it was.
+// around it; then the server is to be as it was.
 func (s *signalled) end(before func(), after func(code int), span time.Duration, args ...string) {
 	s.t.Helper()
 	for _, sig := range slices.Repeat(endings, rounds()) {

@@ -31,7 +31,7 @@ workloads:
 faults: [{at: 20us, for: 300us, controller-crash: {controllers: controller0}}, {at: 400us, for: 150us, control-partition: {controllers: controller1}}]
 `
 
-// spreadPlane is a client that calls each controller on its own machine, whatever there is between the machines.
+// spreadPlane is a client that calls each controller on its own server, whatever there is between the servers.
 func spreadPlane(t *testing.T, e *swarmEngines, first int) *client.Client {
 	t.Helper()
 	var all []client.Replica
@@ -49,8 +49,8 @@ func spreadPlane(t *testing.T, e *swarmEngines, first int) *client.Client {
 	return c
 }
 
-// TestSpreadControllers: controllers on three machines, all links between which are in user space, decide for a run that is its simulation. The machine of the one that leads is lost
-// in mid-run: another leads, all that was acknowledged is kept, and the machine is cleaned when it is back.
+// TestSpreadControllers: controllers on three servers, all links between which are in user space, decide for a run that is its simulation. The server of the one that leads is lost
+// in mid-run: another leads, all that was acknowledged is kept, and the server is cleaned when it is back.
 func TestSpreadControllers(t *testing.T) {
 	needSwarmEngines(t)
 	unchanged(t)
@@ -60,7 +60,7 @@ func TestSpreadControllers(t *testing.T) {
 	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
 	for i := range 3 {
 		if !strings.Contains(plan, fmt.Sprintf(" controller%d\n", i)) {
-			t.Errorf("the plan has no machine with controller%d:\n%s", i, plan)
+			t.Errorf("the plan has no server with controller%d:\n%s", i, plan)
 		}
 	}
 	if strings.Count(plan, "links in user space (runtime.links), ") != 3 {
@@ -98,7 +98,7 @@ func spreadLs(t *testing.T, e *swarmEngines) []client.Status {
 	return ls.Controllers
 }
 
-// spreadPlaneAtRest: controllers lead and follow across machines, and the one that leads reaches nodes everywhere.
+// spreadPlaneAtRest: controllers lead and follow across servers, and the one that leads reaches nodes everywhere.
 func spreadPlaneAtRest(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	waitLong(t, func() bool { // the run's faults have ended
@@ -116,7 +116,7 @@ func spreadPlaneAtRest(t *testing.T, e *swarmEngines) {
 	onMachine(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
 }
 
-// leaderElsewhere has a controller lead that is not on the machine that manages the Swarm, and returns its number.
+// leaderElsewhere has a controller lead that is not on the server that manages the Swarm, and returns its number.
 func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string, machine int) {
 	t.Helper()
 	if id = leaderOf(t, c); id == "controller0" {
@@ -162,11 +162,11 @@ func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
 	if len(epochs) < 2 || epochs[len(epochs)-1] <= epochs[0] {
 		t.Errorf("epochs of leases %v: the same controller has led", epochs)
 	}
-	want := fmt.Sprintf("node %s on machine sw%d (10.201.0.%[2]d) is gone", id, machine)
+	want := fmt.Sprintf("node %s on server sw%d (10.201.0.%[2]d) is gone", id, machine)
 	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", file), want, "is not mended")
 }
 
-// spreadLeaderLost: the machine of the controller that leads is lost while clients ask for leases and faults of another lab.
+// spreadLeaderLost: the server of the controller that leads is lost while clients ask for leases and faults of another lab.
 func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 	onMachine(t, e, 1, exitOK, "destroy", "t-spread-ctl")
 	e.undeployed()
@@ -175,7 +175,7 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
 	x := spreadPlane(t, e, 0)
 	id, machine := leaderElsewhere(t, e, x)
-	name := fmt.Sprintf("machine sw%d (10.201.0.%[1]d)", machine)
+	name := fmt.Sprintf("server sw%d (10.201.0.%[1]d)", machine)
 	clients := beginClients(t, e, x)
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })

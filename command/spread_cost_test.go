@@ -25,7 +25,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// costCase is a lab whose rounds are timed: a fat-tree over so many machines, between which a frame is delayed.
+// costCase is a lab whose rounds are timed: a fat-tree over so many servers, between which a frame is delayed.
 type costCase struct {
 	machines, k int
 	delay       time.Duration // each way
@@ -42,7 +42,7 @@ var costCases = []costCase{
 
 const costBand = 0.3
 
-// cost is what a round of such a lab takes, on average.
+// cost is the average time of a round of such a lab.
 type cost struct {
 	costCase
 	nodes         int
@@ -52,12 +52,12 @@ type cost struct {
 	micros        float64 // of lab time
 }
 
-// TestSpreadCost measures what rounds of labs over one to five machines take, fits a model of it, and writes the page that
-// MCASTLAB_COST names. The machines are namespaces of this one, and share its processors.
+// TestSpreadCost measures what rounds of labs over one to five servers take, fits a model of it, and writes the page that
+// MCASTLAB_COST names. The servers are namespaces of this one, and share its processors.
 func TestSpreadCost(t *testing.T) {
 	page := os.Getenv("MCASTLAB_COST")
 	if page == "" {
-		t.Skip("takes minutes, and wants a machine without other work: set MCASTLAB_COST to the file of the page")
+		t.Skip("takes minutes, and wants a server without other work: set MCASTLAB_COST to the file of the page")
 	}
 	needSwarmEngines(t)
 	e := testbed(t, 5)
@@ -76,7 +76,7 @@ func TestSpreadCost(t *testing.T) {
 	}
 	for _, c := range all {
 		if off := m.round(&c)/c.round - 1; c.held && math.Abs(off) > costBand {
-			t.Errorf("%d machines, k = %d: the model is %+.0f %% off, more than %.0f %%", c.machines, c.k, 100*off, 100*costBand)
+			t.Errorf("%d servers, k = %d: the model is %+.0f %% off, more than %.0f %%", c.machines, c.k, 100*off, 100*costBand)
 		}
 	}
 	onSwarm(t, e, 1, exitOK, "down", "-q")
@@ -116,7 +116,7 @@ func (e *swarmEngines) cost(c costCase) cost {
 	return x
 }
 
-// costRun runs a lab that is up, and returns what it says of itself and the processor's time that the command has taken.
+// costRun runs a running lab, and returns the run's report of itself and the CPU time of the command.
 func (e *swarmEngines) costRun(file string) (m runner.Meta, caller float64) {
 	t := e.t
 	t.Helper()
@@ -140,7 +140,7 @@ func (e *swarmEngines) costRun(file string) (m runner.Meta, caller float64) {
 	return m, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// ping returns the round-trip time between this machine and the first, in seconds.
+// ping returns the round-trip time between this server and the first, in seconds.
 func (e *swarmEngines) ping() float64 {
 	e.t.Helper()
 	out := e.sh("ping -q -c 20 -i 0.02 10.201.0.1")
@@ -151,7 +151,7 @@ func (e *swarmEngines) ping() float64 {
 	return mean / 1e3
 }
 
-// delayLine takes the place of the bridge between the machines: what comes in at a port leaves at all others, so much later.
+// delayLine takes the place of the bridge between the servers: what comes in at a port leaves at all others, so much later.
 type delayLine struct {
 	e     *swarmEngines
 	files []*os.File
@@ -238,33 +238,33 @@ func (l *delayLine) end() {
 	l.e.inside(0, "ip link set br0 up")
 }
 
-const costHead = `# What rounds over machines cost
+const costHead = `# What rounds over servers cost
 
-Written by ` + "`make cost-page`" + ` from measurements on %d processors (%s), which all machines of the test share: Docker engines in network namespaces, in one Swarm. A lab in
-virtual time ([several machines](hosts.md)) advances in rounds: one message each way between the command that runs the lab and each machine that has a node with a turn.
+Written by ` + "`make cost-page`" + ` from measurements on %d processors (%s), which all servers of the test share: Docker engines in network namespaces, in one Swarm. A lab in
+virtual time ([several servers](hosts.md)) advances in rounds: one message each way between the command that runs the lab and each server that has a node with a turn.
 Measured is a broadcast to all hosts of a fat-tree: what 1 MiB takes more than 64 KiB, by the rounds that it takes more, the middle one of three pairs. Where a delay is given,
-frames between machines wait for it in a program of the test. meta.json of any run has its rounds, grants (turns of nodes) and round_bytes.
+frames between servers wait for it in a program of the test. meta.json of any run has its rounds, grants (turns of nodes) and round_bytes.
 
-| machines | k | nodes | round trip, ms | turns a round | bytes a round | lab time a round, us | round, ms | rounds a second | model, ms | off |
+| servers | k | nodes | round trip, ms | turns a round | bytes a round | lab time a round, us | round, ms | rounds a second | model, ms | off |
 |---|---|---|---|---|---|---|---|---|---|---|
 `
 
 const costFit = `
 The last columns are those of a model: a round takes
 
-    %.3f ms + %.2f us for each turn in the command that runs the lab, + %.3f ms for each machine,
+    %.3f ms + %.2f us for each turn in the command that runs the lab, + %.3f ms for each server,
     + %.1f us for each turn of the processor that has most of them, and %.2f us more of it for each node that the processor has, + one round trip
 
 Its numbers are fitted to the rows without a star, by least squares of relative errors, the first two to the processor's time of the command alone. None may be negative. Rows
 with a star were set aside before the first run, with %.0f %% as what the model may be off there. It has been changed twice after runs: what nodes take that share a processor
-came in when it was too low for many of them, and what the test's own program takes, which delays frames, when a run on a slow machine was 53 %% off in the last row,
-which has been no test of it since. That program copies each frame to every port: %.1f us for each turn and machine in the rows with a delay, and is part of no real testbed. Rows
+came in when it was too low for many of them, and what the test's own program takes, which delays frames, when a run on a slow server was 53 %% off in the last row,
+which has been no test of it since. That program copies each frame to every port: %.1f us for each turn and server in the rows with a delay, and is part of no real testbed. Rows
 of k = 8 were taken out: two such labs are 416 nodes, and engines that share two processors with them lose one another. What messages weigh cannot be
 told from what turns do, since both grow alike; at 10 Gb/s the bytes of the table take microseconds.
 
 ## Larger testbeds
 
-By the model, which has seen neither so many machines nor processors, and nothing of a network that is busy: 16 machines of 64 processors, with a turn for as large a part of
+By the model, which has seen neither so many servers nor processors, and nothing of a network that is busy: 16 servers of 64 processors, with a turn for as large a part of
 the nodes, and as much lab time a round, as k = %d has here.
 
 | k | nodes | nodes a processor | turns a round | round trip, ms | round, ms | rounds a second | a ms of lab time, s |

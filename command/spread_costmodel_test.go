@@ -13,15 +13,15 @@ import (
 	"github.com/mcastlab/mcastlab/core/prng"
 )
 
-// costModel says what a round takes, in seconds: first + order times the grants in the command that grants, machine times the machines; node times the
-// grants by the processors of all machines, of which none has less than one to do; crowd times that and the nodes by the processors, whether they have
-// a turn or wait, since caches and the kernel's queues serve them all; and one round trip. Where frames are delayed, the program that delays them takes
-// line times the grants and the machines.
+// costModel estimates the time of a round, in seconds: first + order times the grants in the command that grants, machine times the servers; node
+// times the grants by the processors of all servers, of which none has less than one to do; crowd times that and the nodes by the processors, whether
+// they have a turn or wait, since caches and the kernel's queues serve them all; and one round trip. Where frames are delayed, the program that
+// delays them takes line times the grants and the servers.
 type costModel struct {
 	first, order, machine, node, crowd, line float64
 }
 
-// testCores is how many processors the machines of the test share.
+// testCores is the number of processors that the servers of the test share.
 var testCores = float64(runtime.NumCPU())
 
 func (m *costModel) round(c *cost) float64 {
@@ -52,8 +52,8 @@ func fitCost(all []cost) *costModel {
 	return m
 }
 
-// TestFitCost: a model is found from what it says of the cases, each up to 2 % off, and so are the cases held out. What takes
-// no time is no time, and never less.
+// TestFitCost: the fit recovers a model from its own estimates of the cases, each up to 2 % off, and so the cases held out. A
+// part that takes no time is fitted as zero, and never below.
 func TestFitCost(t *testing.T) {
 	s := prng.New(1)
 	for _, m := range []costModel{
@@ -69,7 +69,7 @@ func TestFitCost(t *testing.T) {
 		found := fitCost(all)
 		for _, c := range all {
 			if off := found.round(&c)/c.round - 1; math.Abs(off) > 0.05 {
-				t.Errorf("%+v, fitted as %+v: %d machines, k = %d, %v: %+.1f %% off", m, *found, c.machines, c.k, c.delay, 100*off)
+				t.Errorf("%+v, fitted as %+v: %d servers, k = %d, %v: %+.1f %% off", m, *found, c.machines, c.k, c.delay, 100*off)
 			}
 		}
 		if least := min(found.first, found.order, found.machine, found.node, found.crowd, found.line); least < 0 {

@@ -21,12 +21,12 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller/controllertest"
 )
 
-// loss is how a machine is lost in mid-run, drawn from a seed.
+// loss is the loss of a server in mid-run, drawn from a seed.
 type loss struct {
 	seed    uint64
 	k       int // of the fat-tree
 	links   string
-	plane   bool          // three controllers, and it is the machine of the one that leads
+	plane   bool          // three controllers, and it is the server of the one that leads
 	machine int           // of no plane
 	after   time.Duration // since the command began
 	cut     bool          // its network goes before its engine
@@ -42,7 +42,7 @@ func drawLoss(seed uint64) *loss {
 	}
 }
 
-// TestSpreadLosses loses a machine two hundred times, in every other one that of the controller that leads: the run ends, names it, and destroy leaves
+// TestSpreadLosses loses a server two hundred times, in every other one that of the controller that leads: the run ends, names it, and destroy leaves
 // nothing. TestSpreadLosses/^17$ is one of them.
 func TestSpreadLosses(t *testing.T) {
 	if os.Getenv("MCASTLAB_SOAK") == "" {
@@ -65,7 +65,7 @@ func TestSpreadLosses(t *testing.T) {
 	e.nothing("down")
 }
 
-// lab is what runs, for longer than the machine is there.
+// lab returns the lab to run, which takes longer than the server lasts.
 func (l *loss) lab() string {
 	controllers := ""
 	if l.plane {
@@ -78,7 +78,7 @@ func (l *loss) lab() string {
 func (l *loss) happen(t *testing.T, e *swarmEngines) {
 	t.Logf("%+v", *l)
 	file, runs := write(t, l.lab()), t.TempDir()
-	waitLong(t, func() bool { return invoke(t, e.env(1), "deploy", "-q", file).code == exitOK }) // the machine that was lost before is in the Swarm again
+	waitLong(t, func() bool { return invoke(t, e.env(1), "deploy", "-q", file).code == exitOK }) // the server that was lost before is in the Swarm again
 	machine, leader := l.machine, ""
 	var clients *planeClients
 	if l.plane {
@@ -166,7 +166,7 @@ func (p *planeClients) end(t *testing.T, lost, replay string) {
 	t.Logf("%s led, and after it was lost %s", lost, next)
 }
 
-// killEngine kills a machine's engine.
+// killEngine kills a server's engine.
 func (e *swarmEngines) killEngine(machine int) {
 	e.t.Helper()
 	if err := syscall.Kill(e.pid(machine, "pid"), syscall.SIGKILL); err != nil {
@@ -174,13 +174,13 @@ func (e *swarmEngines) killEngine(machine int) {
 	}
 }
 
-// cut takes a machine's network away.
+// cut takes a server's network away.
 func (e *swarmEngines) cut(machine int) {
 	e.t.Helper()
 	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d down", e.dir, machine))
 }
 
-// mend gives a machine its network back, and starts its engine.
+// mend gives a server its network back, and starts its engine.
 func (e *swarmEngines) mend(machine int) {
 	e.t.Helper()
 	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d up", e.dir, machine))

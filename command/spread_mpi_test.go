@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// spreadMPILab has hosts of all three machines on a management network.
+// spreadMPILab has hosts of all three servers on a management network.
 const spreadMPILab = `name: t-spread-mpi
 topology: {fat-tree: {k: 4}}
 runtime: {hosts: auto, links: %s, clock: dilated, dilation: 400, management: true}
@@ -22,8 +22,8 @@ workloads:
   - command: {label: ranks, run: [sh, -c, 'echo $OMPI_COMM_WORLD_RANK $(hostname)'], ranks: [h0, h5, h9], launcher: mpirun}
 `
 
-// TestSpreadMPI: the hosts of a lab over three machines find each other by a management network, whatever carries it: programs of verbs, and
-// members of a group, and the ranks of an MPI program, whose broadcasts the switches do. However a job ends, nothing of it is left on any machine.
+// TestSpreadMPI: the hosts of a lab over three servers find each other by a management network, whatever carries it: programs of verbs, and
+// members of a group, and the ranks of an MPI program, whose broadcasts the switches do. However a job ends, nothing of it is left on any server.
 func TestSpreadMPI(t *testing.T) {
 	needSwarmEngines(t)
 	verbsTools(t, "mpicc", "mpirun", "ibv_rc_pingpong", "ping")
@@ -31,7 +31,7 @@ func TestSpreadMPI(t *testing.T) {
 	l.plain, l.mpi = l.build("cc", "group", "-libverbs"), l.build("mpicc", "bcast")
 	unchanged(t)
 	e := testbed(t, 3)
-	for _, v := range e.env(1) { // as if all commands ran on the first machine
+	for _, v := range e.env(1) { // as if all commands ran on the first server
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}
@@ -39,7 +39,7 @@ func TestSpreadMPI(t *testing.T) {
 		l.overMachines(e, links)
 	}
 	stepped := write(t, "name: t-spread-mpi\ntopology: {fat-tree: {k: 4}}\nruntime: {hosts: auto, management: true}\n")
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", stepped), "does not go over several machines: its time is virtual, and that of its management network is not")
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", stepped), "does not go over several servers: its time is virtual, and that of its management network is not")
 	e.undeployed()
 	onSwarm(t, e, 1, exitOK, "down", "-q")
 	e.nothing("down")
@@ -84,7 +84,7 @@ func (l *groupLab) overMachines(e *swarmEngines, links string) {
 	e.undeployed()
 }
 
-// jobsOverMachines runs MPI programs at hosts of all machines, and ends some.
+// jobsOverMachines runs MPI programs at hosts of all servers, and ends some.
 func (l *groupLab) jobsOverMachines(links string) {
 	t := l.t
 	t.Helper()

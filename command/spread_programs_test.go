@@ -20,7 +20,7 @@ workloads:
   - bcast: {schemes: [cepheus, {chain: {slices: 4}}], sizes: [64B, 64KiB], iterations: 2}
 `
 
-// spreadCommandLab has programs at hosts of all three machines.
+// spreadCommandLab has programs at hosts of all three servers.
 const spreadCommandLab = `name: t-spread-slow
 topology: {fat-tree: {k: 4}}
 runtime: {hosts: auto, clock: dilated, dilation: 4000}
@@ -29,8 +29,8 @@ workloads:
   - command: {label: fails, run: [sh, -c, 'test $MCASTLAB_RANK != 1 || exit 3'], ranks: [h0, h9]}
 `
 
-// TestSpreadPrograms: a lab over three machines, whose clocks differ, in dilated time: its workloads deliver every byte, its frames are
-// captured, and programs of each machine run at its nodes, and end with their caller.
+// TestSpreadPrograms: a lab over three servers, whose clocks differ, in dilated time: its workloads deliver every byte, its frames are
+// captured, and programs of each server run at its nodes, and end with their caller.
 func TestSpreadPrograms(t *testing.T) {
 	needSwarmEngines(t)
 	unchanged(t)
@@ -41,7 +41,7 @@ func TestSpreadPrograms(t *testing.T) {
 	spreadExec(t, e)
 	spreadTap(t, e)
 	o := invoke(t, e.env(1), "run", "-q", "-r", "docker", "--capture", "h0:0,h9:0", "--runs", runs, file)
-	if o.code != exitOK && o.code != exitFidelity || strings.Count(o.out, "yes (bytes)") != 4 { // how busy this machine is does not count
+	if o.code != exitOK && o.code != exitFidelity || strings.Count(o.out, "yes (bytes)") != 4 { // how busy this server is does not count
 		t.Errorf("exit %d\n%s%s", o.code, o.out, o.err)
 	}
 	for _, name := range []string{"h0_0", "h9_0"} {
@@ -50,7 +50,7 @@ func TestSpreadPrograms(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(runs, "t-spread-slow-1", "events.jsonl")); err != nil || !strings.Contains(string(b), `"apart"`) {
-		t.Errorf("%v: the events do not say how far machines are apart", err)
+		t.Errorf("%v: the events do not say how far servers are apart", err)
 	}
 	onMachine(t, e, 1, exitOK, "destroy", "t-spread-slow")
 	e.undeployed()
@@ -65,14 +65,14 @@ func atNode(node string, argv ...string) []string {
 	return append([]string{"exec", "-l", "t-spread-slow", "-n", node, "--clock", "wall", "--"}, argv...)
 }
 
-// spreadExec: programs at nodes of every machine.
+// spreadExec: programs at nodes of every server.
 func spreadExec(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for machine, node := range map[int]string{1: "h0", 2: "h5", 3: "h9"} {
 		o := onMachine(t, e, 1, exitOK, atNode(node, "sh", "-c", "hostname; ls -d /sys/class/net/../../../run/docker.sock; ip -br link show p0; pwd; echo error >&2")...)
 		for _, want := range []string{node + "\n", "/run/docker.sock", "p0@", "/command\n"} {
 			if !strings.Contains(o.out, want) {
-				t.Errorf("at %s of machine %d there is no %q in\n%s", node, machine, want, o.out)
+				t.Errorf("at %s of server %d there is no %q in\n%s", node, machine, want, o.out)
 			}
 		}
 		if o.err != "error\n" {
@@ -91,7 +91,7 @@ func spreadExec(t *testing.T, e *swarmEngines) {
 			t.Errorf("no %q in\n%s", want, o.out)
 		}
 	}
-	says(t, onMachine(t, e, 1, exitRuntime, atNode("h5", "no-such-program")...), "exec no-such-program at h5: ", "is it installed on this machine?", "(machine sw2 (10.201.0.2))")
+	says(t, onMachine(t, e, 1, exitRuntime, atNode("h5", "no-such-program")...), "exec no-such-program at h5: ", "is it installed on this server?", "(server sw2 (10.201.0.2))")
 	// What it reads comes whole, and back.
 	cmd := exec.Command(program1(t), atNode("h9", "sh", "-c", "wc -c; sleep 0.1; head -c 3000000 /dev/zero")...)
 	cmd.Env, cmd.Stdin = append(os.Environ(), e.env(1)...), strings.NewReader(strings.Repeat("0123456789", 200_000))
@@ -101,11 +101,11 @@ func spreadExec(t *testing.T, e *swarmEngines) {
 	spreadEnds(t, e)
 }
 
-// spreadEnds: a program on another machine gets its caller's signals, and ends with him.
+// spreadEnds: a program on another server gets its caller's signals, and ends with him.
 func spreadEnds(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, by := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
-		mark := filepath.Join(t.TempDir(), "mark") // all machines of a test have this machine's files
+		mark := filepath.Join(t.TempDir(), "mark") // all servers of a test have this server's files
 		const script = `trap 'echo ended > "$1"; kill $p; exit 3' INT TERM; sleep 4077 & p=$!; echo $$ $p > "$1"; wait`
 		cmd, said := e.begin(atNode("h9", "sh", "-c", script, "sh", mark)...)
 		waitFor(t, func() bool { b, err := os.ReadFile(mark); return err == nil && len(b) > 0 })
@@ -136,7 +136,7 @@ func spreadSleepers(t *testing.T) (all []string) {
 	return all
 }
 
-// spreadTap: a port of another machine is captured while no run goes on: what a program there sends.
+// spreadTap: a port of another server is captured outside any run: the frames of a program there.
 func spreadTap(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, node := range []string{"h0", "h9"} {
@@ -175,7 +175,7 @@ func (e *swarmEngines) beginRoot(node string) *exec.Cmd {
 	return cmd
 }
 
-// spreadCommands: workloads whose ranks are programs of the machines.
+// spreadCommands: workloads whose ranks are programs of the servers.
 func spreadCommands(t *testing.T, e *swarmEngines, runs string) {
 	t.Helper()
 	file := write(t, spreadCommandLab)
@@ -192,7 +192,7 @@ func spreadCommands(t *testing.T, e *swarmEngines, runs string) {
 	e.undeployed()
 }
 
-// spreadAttach: an external device behind an interface of the third machine receives what a host of the first sends.
+// spreadAttach: an external device behind an interface of the third server receives what a host of the first sends.
 func spreadAttach(t *testing.T, e *swarmEngines, runs string) {
 	t.Helper()
 	c := externalCase{workload: "schemes: [cepheus], root: h0", remote: group, size: 256 << 10}
@@ -202,9 +202,9 @@ func spreadAttach(t *testing.T, e *swarmEngines, runs string) {
 	deploy := func(code int, at string) outcome {
 		return onMachine(t, e, 1, code, "deploy", "-q", "-r", "hosts", "--attach", "h3="+at, file)
 	}
-	says(t, deploy(exitRuntime, "rc1"), "attach h3=rc1: the lab is on several machines: write --attach h3=MACHINE/INTERFACE")
-	says(t, deploy(exitRuntime, "sw9/rc1"), "attach h3=sw9/rc1: the lab is not on a machine sw9: its machines are sw1, sw2, sw3")
-	says(t, deploy(exitRuntime, "sw3/rc1"), "machine sw3 (10.201.0.3): interface rc1: there is none of that name on this host")
+	says(t, deploy(exitRuntime, "rc1"), "attach h3=rc1: the lab is on several servers: write --attach h3=SERVER/INTERFACE")
+	says(t, deploy(exitRuntime, "sw9/rc1"), "attach h3=sw9/rc1: the lab is not on a server sw9: its servers are sw1, sw2, sw3")
+	says(t, deploy(exitRuntime, "sw3/rc1"), "server sw3 (10.201.0.3): interface rc1: there is none of that name on this host")
 	e.undeployed()
 	e.inside(3, "ip link add rc0 mtu 4200 type veth peer name rc1 mtu 4200; ip link set rc0 up; ip link set rc1 up")
 	deploy(exitOK, "sw3/rc1")

@@ -30,7 +30,7 @@ workloads:
 faults: [{at: 20us, for: 100us, loss: {links: agg*-core*, rate: 0.01}}]
 `
 
-// onMachine runs a verb on machine i and demands an exit code.
+// onMachine runs a verb on server i and demands an exit code.
 func onMachine(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
 	t.Helper()
 	o := invoke(t, e.env(i), args...)
@@ -52,8 +52,8 @@ func testbed(t *testing.T, n int) *swarmEngines {
 	return e
 }
 
-// TestSpread: a lab over three machines is its simulation, whatever carries its links, and goes without a trace. A stranger's frames do it no harm. A machine whose
-// engine is killed and whose network is cut ends the run, is named, and is cleaned when it is back. Only the first machine's engine is called from here.
+// TestSpread: a lab over three servers is its simulation, whatever carries its links, and goes without a trace. A stranger's frames do it no harm. A server whose
+// engine is killed and whose network is cut ends the run, is named, and is cleaned when it is back. Only the first server's engine is called from here.
 func TestSpread(t *testing.T) {
 	needSwarmEngines(t)
 	unchanged(t)
@@ -61,7 +61,7 @@ func TestSpread(t *testing.T) {
 	file, runs := write(t, spreadLab), t.TempDir()
 	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread") }) // before the engines end
 	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
-	for _, want := range []string{"machine sw1 (10.201.0.1)", "16 nodes: h0 h1 h2 h3", "machine sw3", "between machines: 12 of 48 links, "} {
+	for _, want := range []string{"server sw1 (10.201.0.1)", "16 nodes: h0 h1 h2 h3", "server sw3", "between servers: 12 of 48 links, "} {
 		if !strings.Contains(plan, want) {
 			t.Errorf("the plan has no %q:\n%s", want, plan)
 		}
@@ -71,7 +71,7 @@ func TestSpread(t *testing.T) {
 	}
 	kernel := write(t, strings.Replace(spreadLab, "hosts: auto", "hosts: auto, links: vxlan", 1))
 	e.inside(2, "iptables -I INPUT -p udp --dport 7942 -j DROP")
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", kernel), "machine sw2 (10.201.0.2): UDP port 7942 lets nothing in from sw1", "let it pass")
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", kernel), "server sw2 (10.201.0.2): UDP port 7942 lets nothing in from sw1", "let it pass")
 	e.inside(2, "iptables -D INPUT -p udp --dport 7942 -j DROP")
 	if s := strings.TrimSpace(e.shares()); s != "" {
 		t.Errorf("after a deployment that failed there are %s", s)
@@ -100,7 +100,7 @@ func TestSpread(t *testing.T) {
 	e.nothing("down")
 }
 
-// spreadBothKinds deploys the lab where VXLAN does not pass between two of the machines: their links are in user space.
+// spreadBothKinds deploys the lab where VXLAN does not pass between two of the servers: their links are in user space.
 func spreadBothKinds(t *testing.T, e *swarmEngines, file string) {
 	t.Helper()
 	if plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out; strings.Contains(plan, "user space") {
@@ -134,7 +134,7 @@ func spreadBothKinds(t *testing.T, e *swarmEngines, file string) {
 	}
 }
 
-// carriedBetween looks whether inspect shows that links in user space have carried frames between two machines, and none that were lost.
+// carriedBetween looks whether inspect shows that links in user space have carried frames between two servers, and none that were lost.
 func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	t.Helper()
 	var all struct {
@@ -158,7 +158,7 @@ func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	}
 }
 
-// spreadBroken: the connection of links in user space breaks in mid-run, which ends the run with a line that names both machines.
+// spreadBroken: the connection of links in user space breaks in mid-run, which ends the run with a line that names both servers.
 func spreadBroken(t *testing.T, e *swarmEngines, long, runs string) {
 	t.Helper()
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
@@ -166,7 +166,7 @@ func spreadBroken(t *testing.T, e *swarmEngines, long, runs string) {
 	e.inside(3, "iptables -I INPUT -p tcp -s 10.201.0.2 --dport 7940 -j REJECT --reject-with tcp-reset")
 	_ = cmd.Wait() // the exit code says it
 	e.inside(3, "iptables -D INPUT -p tcp -s 10.201.0.2 --dport 7940 -j REJECT --reject-with tcp-reset")
-	line := regexp.MustCompile(`machine sw[23] \(10.201.0.[23]\), at .* of lab time: the connection that its links to machine sw[23] \(10.201.0.[23]\) have in user space has broken: `)
+	line := regexp.MustCompile(`server sw[23] \(10.201.0.[23]\), at .* of lab time: the connection that its links to server sw[23] \(10.201.0.[23]\) have in user space has broken: `)
 	if text := said.String(); cmd.ProcessState.ExitCode() != exitRuntime || len(line.FindAllString(text, -1)) != 1 {
 		t.Errorf("exit %d\n%s", cmd.ProcessState.ExitCode(), text)
 	}
@@ -182,7 +182,7 @@ func spreadCarries(t *testing.T, e *swarmEngines) {
 	})
 }
 
-// TestSpreadLarge: a fat-tree of 208 nodes over three machines, and on one of them, is its simulation. What each takes is printed.
+// TestSpreadLarge: a fat-tree of 208 nodes over three servers, and on one of them, is its simulation. What each takes is printed.
 func TestSpreadLarge(t *testing.T) {
 	if os.Getenv("MCASTLAB_SOAK") == "" {
 		t.Skip("takes minutes: set MCASTLAB_SOAK")
@@ -212,7 +212,7 @@ func TestSpreadLarge(t *testing.T) {
 	e.nothing("down")
 }
 
-// spreadVerbs: what a lab that is up can be asked reaches every machine, or is refused.
+// spreadVerbs: each command on a running lab reaches every server, or is refused.
 func spreadVerbs(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, node := range []string{"h0", "h5", "h9", "core1"} {
@@ -225,14 +225,14 @@ func spreadVerbs(t *testing.T, e *swarmEngines) {
 		}
 	}
 	unknown := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-far", 1), "hosts: auto", "hosts: \"sw1,sw9\"", 1))
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no machine that is ready: these are sw1, sw2, sw3`)
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no server that is ready: these are sw1, sw2, sw3`)
 	e.docker(1, "node update --label-add rack=a sw2")
 	labelled := strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-label", 1), "hosts: auto", "hosts: \"node.labels.rack==a\"", 1)
-	if o := onMachine(t, e, 1, exitOK, "deploy", "-n", write(t, labelled)); !strings.Contains(o.out, "machine sw2 (") || strings.Contains(o.out, "machine sw1 (") {
-		t.Errorf("of machines with a label:\n%s", o.out)
+	if o := onMachine(t, e, 1, exitOK, "deploy", "-n", write(t, labelled)); !strings.Contains(o.out, "server sw2 (") || strings.Contains(o.out, "server sw1 (") {
+		t.Errorf("of servers with a label:\n%s", o.out)
 	}
 	nowhere := write(t, strings.Replace(labelled, "==a", "==b", 1))
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", nowhere), "runtime.hosts: node.labels.rack==b: no machine is left: sw1 has no labels, sw2 has rack=a")
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", nowhere), "runtime.hosts: node.labels.rack==b: no server is left: sw1 has no labels, sw2 has rack=a")
 	for _, lab := range []string{"t-spread-far", "t-spread-label"} {
 		if _, err := os.Stat("/run/mcastlab/" + lab); err == nil {
 			t.Errorf("lab %s, which was refused, has left its folder", lab)
@@ -240,7 +240,7 @@ func spreadVerbs(t *testing.T, e *swarmEngines) {
 	}
 }
 
-// served fetches what a metrics verb on the first machine serves.
+// served fetches what a metrics verb on the first server serves.
 func served(t *testing.T, s *started) string {
 	t.Helper()
 	r, err := http.Get(s.line(t, "are at (http://.*/metrics)\n")[1])
@@ -262,7 +262,7 @@ func served(t *testing.T, s *started) string {
 	return string(text)
 }
 
-// spreadMetrics: the counters of all nodes come from all machines, with the names and labels of the same lab on one.
+// spreadMetrics: the counters of all nodes come from all servers, with the names and labels of the same lab on one.
 func spreadMetrics(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	one := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-one", 1), "runtime: {hosts: auto}\n", "", 1))
@@ -287,11 +287,11 @@ func spreadMetrics(t *testing.T, e *swarmEngines) {
 		return all
 	}
 	if got, want := series(far), series(near); !slices.Equal(got, want) {
-		t.Errorf("on three machines there are %d metrics, and on one %d:\n%s\nand\n%s", len(got), len(want), far, near)
+		t.Errorf("on three servers there are %d metrics, and on one %d:\n%s\nand\n%s", len(got), len(want), far, near)
 	}
 }
 
-// spreadLost: a machine is lost in mid-run.
+// spreadLost: a server is lost in mid-run.
 func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	t.Helper()
 	onMachine(t, e, 1, exitOK, "destroy", "t-spread")
@@ -301,7 +301,7 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	spreadBroken(t, e, long, runs)
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long) // by another connection
 	spreadCarries(t, e)
-	for _, port := range []string{"h0:0", "h5:0", "h9:0"} { // one of each machine
+	for _, port := range []string{"h0:0", "h5:0", "h9:0"} { // one of each server
 		file := filepath.Join(t.TempDir(), "port.pcapng")
 		onMachine(t, e, 1, exitOK, "capture", "-l", "t-spread", "-c", "3", "-w", file, port)
 		if got := len(blocksOf(t, file)); got != 5 {
@@ -310,20 +310,20 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	}
 	e.lose(3)
 	_ = cmd.Wait() // the exit code says it
-	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), "machine sw3 (10.201.0.3)") ||
+	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), "server sw3 (10.201.0.3)") ||
 		!strings.Contains(said.String(), " of lab time") {
 		t.Errorf("exit %d\n%s", code, said.String())
 	}
 	m := startIn(t.Context(), t, e.env(1), "metrics", "t-spread", "--listen", "127.0.0.1:0")
 	text := served(t, m)
 	if !strings.Contains(text, "mcastlab_node_up{node=\"h0\"} 1\n") || !strings.Contains(text, "mcastlab_node_up{node=\"h9\"} 0\n") ||
-		!strings.Contains(m.all.String(), "machine sw3 (10.201.0.3) does not answer: ") || strings.Count(m.all.String(), "sw3") != 1 {
+		!strings.Contains(m.all.String(), "server sw3 (10.201.0.3) does not answer: ") || strings.Count(m.all.String(), "sw3") != 1 {
 		t.Errorf("without sw3, metrics says %s\n%s", m.all.String(), text)
 	}
 	spreadBack(t, e, "t-spread", 3)
 }
 
-// begin starts a command on the first machine. What it says may be read when it has ended.
+// begin starts a command on the first server. What it says may be read when it has ended.
 func (e *swarmEngines) begin(args ...string) (cmd *exec.Cmd, said *strings.Builder) {
 	e.t.Helper()
 	cmd, said = exec.CommandContext(e.t.Context(), program1(e.t), args...), &strings.Builder{}
@@ -335,18 +335,18 @@ func (e *swarmEngines) begin(args ...string) (cmd *exec.Cmd, said *strings.Build
 	return cmd, said
 }
 
-// lose kills a machine's engine, and cuts its network.
+// lose kills a server's engine, and cuts its network.
 func (e *swarmEngines) lose(machine int) {
 	e.t.Helper()
 	e.killEngine(machine)
 	e.cut(machine)
 }
 
-// spreadBack: a machine that was lost is named by destroy, and is cleaned when it is back.
+// spreadBack: a server that was lost is named by destroy, and is cleaned when it is back.
 func spreadBack(t *testing.T, e *swarmEngines, lab string, machine int) {
 	t.Helper()
 	o := onMachine(t, e, 1, exitRuntime, "destroy", lab)
-	says(t, o, fmt.Sprintf("machine sw%d (10.201.0.%[1]d) does not answer", machine))
+	says(t, o, fmt.Sprintf("server sw%d (10.201.0.%[1]d) does not answer", machine))
 	says(t, o, "mcastlab destroy "+lab+" again when they answer")
 	for i := 1; i <= e.n; i++ {
 		if i == machine {
@@ -361,7 +361,7 @@ func spreadBack(t *testing.T, e *swarmEngines, lab string, machine int) {
 	e.undeployed()
 }
 
-// undeployed looks whether anything of a lab is left on the machines.
+// undeployed looks whether anything of a lab is left on the servers.
 func (e *swarmEngines) undeployed() {
 	e.t.Helper()
 	if s := strings.TrimSpace(e.shares()); s != "" {
@@ -369,7 +369,7 @@ func (e *swarmEngines) undeployed() {
 	}
 }
 
-// shares lists what labs have on the machines.
+// shares lists what labs have on the servers.
 func (e *swarmEngines) shares() (all string) {
 	for i := 1; i <= e.n; i++ {
 		all += e.sh("docker -H "+e.host(i)+" ps -a --format '{{.Names}}' | grep -v ^mcastlab-host || true") + "\n"
@@ -381,7 +381,7 @@ func (e *swarmEngines) shares() (all string) {
 	return all
 }
 
-// startAgain starts engine i again, which was killed, on what is still there of its machine.
+// startAgain starts engine i again, which was killed, on what is still there of its server.
 func (e *swarmEngines) startAgain(i int) {
 	e.t.Helper()
 	e.sh(fmt.Sprintf("setsid nsenter -t %d --mount --uts --net=%s/net%d sh -c \"$(tail -n 1 %s/start)\" >> %[4]s/log 2>&1 < /dev/null &",
@@ -389,7 +389,7 @@ func (e *swarmEngines) startAgain(i int) {
 	e.sh(fmt.Sprintf(`for i in $(seq 300); do docker -H %s version > /dev/null 2>&1 && exit; sleep 0.1; done; exit 1`, e.host(i)))
 }
 
-// shim returns a process that keeps a container of engine i: it outlives the engine, and sees the machine's file system.
+// shim returns a process that keeps a container of engine i: it outlives the engine, and sees the server's file system.
 func (e *swarmEngines) shim(i int) int {
 	e.t.Helper()
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")

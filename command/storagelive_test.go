@@ -17,13 +17,13 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// liveStorageText is the lab under a name, with a timer that leaves a machine a second of wall
+// liveStorageText is the lab under a name, with a timer that leaves a server a second of wall
 // time before a NIC asks again: its processes and their disks may stall for a good part of one.
 func liveStorageText(name string) string {
 	return strings.NewReplacer("name: t-store", "name: "+name, "timeout: 67us", "timeout: 524us").Replace(storageText)
 }
 
-// storageRun runs a lab of storage that is up; its times are not asked for.
+// storageRun runs a running lab of storage; its times do not count.
 func storageRun(t *testing.T, runtime, file string) *runner.Report {
 	t.Helper()
 	o := invoke(t, nil, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", t.TempDir(), "--format", "json", file)
@@ -71,10 +71,9 @@ func TestLiveStorage(t *testing.T) {
 	}
 }
 
-// TestStorageNodeDies: a replica is killed with SIGKILL at a random moment of a durable run.
-// By policy the client goes on or ends with an error that names it; what was acknowledged is
-// on the others; started again and with what it has kept, the replica becomes equal to them
-// in the next run.
+// TestStorageNodeDies: a replica is killed with SIGKILL at a random moment of a durable run. By
+// policy the client continues or ends with an error that names the replica; acknowledged writes are
+// on the others; restarted with its kept data, the replica becomes equal to them in the next run.
 func TestStorageNodeDies(t *testing.T) {
 	need(t)
 	unchanged(t)

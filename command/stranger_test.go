@@ -25,17 +25,17 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// stranger is on the network of the machines, and is none of them: it has an address, and no certificate.
+// stranger is on the network of the servers, and is none of them: it has an address, and no certificate.
 type stranger struct {
 	t      *testing.T
-	to     []*net.UDPConn // the VXLAN port, by machine of the placement
+	to     []*net.UDPConn // the VXLAN port, by server of the placement
 	links  []farLink
 	frames [][]byte // of the lab
 	vni    int      // of link 0
 	sent   int      // on each link in each direction
 }
 
-// farLink is a link between machines.
+// farLink is a link between servers.
 type farLink struct{ link, a, b int }
 
 // strangerMost bounds what is sent on a link in a run: a socket that nobody reads for a while holds as many, and what comes for it
@@ -45,8 +45,8 @@ const (
 	strangerBytes = 300
 )
 
-// newStranger puts one beside the engines, who knows all about a lab that is up: its identifiers, and the frames of a run that were
-// captured on a link between machines.
+// newStranger puts one beside the engines, who knows all about a running lab: its identifiers, and the frames of a run that were
+// captured on a link between servers.
 func newStranger(t *testing.T, e *swarmEngines, name, text, captured string) *stranger {
 	t.Helper()
 	var p engine.Placement
@@ -130,7 +130,7 @@ func shortFrames(t *testing.T, file string) (all [][]byte) {
 	return all
 }
 
-// send sends one frame on each link between machines, in both directions.
+// send sends one frame on each link between servers, in both directions.
 func (s *stranger) send() {
 	frame := s.frames[s.sent%len(s.frames)]
 	s.sent++
@@ -165,7 +165,7 @@ func (s *stranger) start(base string) (end func()) {
 	return end
 }
 
-// spreadStranger: a stranger sends a lab's own frames again on its links between machines. They are counted and refused, the run is the
+// spreadStranger: a stranger sends a lab's own frames again on its links between servers. They are counted and refused, the run is the
 // simulation all the same, and the next run knows nothing of them.
 func spreadStranger(t *testing.T, e *swarmEngines, file, captured string) {
 	t.Helper()
@@ -192,7 +192,7 @@ func spreadStranger(t *testing.T, e *swarmEngines, file, captured string) {
 	}
 }
 
-// onlyKnownPorts: while a lab is up, a machine listens at the ports that docs/hosts.md has, and at those of the Swarm.
+// onlyKnownPorts: while a lab is up, a server listens at the ports that docs/hosts.md has, and at those of the Swarm.
 func onlyKnownPorts(t *testing.T, e *swarmEngines, more ...string) {
 	t.Helper()
 	for i := 1; i <= e.n; i++ {

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// swarmEngines are Docker engines of the test's own, each as on a machine of its own: in a network namespace with an address in
+// swarmEngines are Docker engines of the test's own, each as on a server of its own: in a network namespace with an address in
 // 10.201.0.0/24, with its own host name, /run and /sys, and with its own CLOCK_MONOTONIC where the kernel lets it. A bridge in yet another namespace joins them, so that no rule of this
-// machine's firewall applies between them.
+// server's firewall applies between them.
 type swarmEngines struct {
 	t   *testing.T
 	dir string
@@ -75,7 +75,7 @@ nsenter --net=net%[1]d sh -ec 'ip addr add 10.201.0.%[1]d/24 dev eth0; ip link s
 	return e
 }
 
-// startScript starts engine i. The socket at /run/docker.sock is where containers on that machine find it, the other where the test does.
+// startScript starts engine i. The socket at /run/docker.sock is where containers on that server find it, the other where the test does.
 func (e *swarmEngines) startScript(i int) string {
 	return fmt.Sprintf(`set -e
 mkdir -p %[1]s/data %[1]s/exec %[1]s/cgroup
@@ -98,7 +98,7 @@ func (e *swarmEngines) path(i int) string { return filepath.Join(e.dir, fmt.Spri
 // host is DOCKER_HOST of an engine.
 func (e *swarmEngines) host(i int) string { return "unix://" + e.path(i) + "/socket" }
 
-// env is what a command needs that runs on machine i.
+// env returns the environment of a command on server i.
 func (e *swarmEngines) env(i int) []string {
 	return []string{"DOCKER_HOST=" + e.host(i), "MCASTLAB_HOSTS_STATE=" + filepath.Join(e.path(i), "hosts")}
 }
@@ -112,13 +112,13 @@ func (e *swarmEngines) sh(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// inside runs a script in the network namespace of a machine.
+// inside runs a script in the network namespace of a server.
 func (e *swarmEngines) inside(i int, script string) string {
 	e.t.Helper()
 	return e.sh(fmt.Sprintf("nsenter --net=%s/net%d sh -ec '%s'", e.dir, i, script))
 }
 
-// docker runs the Docker client of a machine.
+// docker runs the Docker client of a server.
 func (e *swarmEngines) docker(i int, args string) string {
 	e.t.Helper()
 	return e.sh("docker -H " + e.host(i) + " " + args)
@@ -134,7 +134,7 @@ func (e *swarmEngines) join() {
 	}
 }
 
-// root is the file system of a machine as seen from here.
+// root is the file system of a server as seen from here.
 func (e *swarmEngines) root(i int) string {
 	return fmt.Sprintf("/proc/%d/root", e.pid(i, "pid"))
 }

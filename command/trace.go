@@ -40,8 +40,8 @@ func (p *program) traceCommand() *cli.Command {
 	}
 }
 
-// told is a result of the command that can be printed as text.
-type told interface{ WriteText(w io.Writer) error }
+// textResult is a result of the command that can be printed as text.
+type textResult interface{ WriteText(w io.Writer) error }
 
 func (p *program) traceAction(c *cli.Context) error {
 	if c.Args().Len() != 1 {
@@ -99,7 +99,7 @@ func (p *program) showTrace(c *cli.Context, t *explain.Trace, dir, format string
 }
 
 // traceView returns what is asked for.
-func traceView(c *cli.Context, t *explain.Trace, dir string) (told, error) {
+func traceView(c *cli.Context, t *explain.Trace, dir string) (textResult, error) {
 	if !c.IsSet("message") {
 		if c.Bool("explain") {
 			return t.Table(), nil

@@ -18,7 +18,7 @@ func (p *program) watchCommand() *cli.Command {
 	const name = "watch"
 	return &cli.Command{
 		Name: name, Usage: "show a lab that is up, or a run, in a browser", ArgsUsage: "[LAB|RUN]", OnUsageError: onUsage,
-		Description: "RUN is a run's folder, of a run that has ended or goes on. It prints an address of this machine, to open in a browser, and goes on until\n" +
+		Description: "RUN is a run's folder, of a run that has ended or goes on. It prints an address of this server, to open in a browser, and goes on until\n" +
 			"it is interrupted. Who has the address, with its token, sees what the page shows. docs/watch.md has more.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "addr", Value: "127.0.0.1:0", EnvVars: envOf(name, "addr"), Usage: "ADDRESS:PORT of the loopback; port 0: any that is free"},
@@ -45,7 +45,7 @@ func (p *program) watchAction(c *cli.Context) error {
 	return watch.Serve(c.Context, l, token, source)
 }
 
-// watchSource returns what is to be shown: a run, if the argument is a folder with a run in it, else a lab that is up.
+// watchSource returns the source to show: a run, if the argument is a directory of a run, else a running lab.
 func (p *program) watchSource(c *cli.Context) (watch.Source, error) {
 	if c.Args().Len() > 1 {
 		return nil, usageError{errors.New("watch takes one lab or one run's folder")}

@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// watchLab returns a source that shows a lab that is up.
+// watchLab returns a source that shows a running lab.
 func (p *program) watchLab(c *cli.Context) (watch.Source, error) {
 	name, err := p.labName(c)
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *program) watchLab(c *cli.Context) (watch.Source, error) {
 	return watch.Lab(open), up.Close()
 }
 
-// liveFaults returns the faults of a lab that is up. While a node does not answer, those that were known last are shown.
+// liveFaults returns the faults of a running lab. While a node does not answer, it returns the last known ones.
 func liveFaults(d *orchestrator.Deployed) func(ctx context.Context) ([]report.FilmFault, []bool) {
 	var faults []report.FilmFault
 	var on []bool

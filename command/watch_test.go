@@ -23,7 +23,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/watch"
 )
 
-// browser returns a context of a headless Chromium, for at most ten minutes: a busy machine takes its time to start one. A test that needs one
+// browser returns a context of a headless Chromium, for at most ten minutes: a busy server takes its time to start one. A test that needs one
 // is run where tools are required.
 func browser(t *testing.T) context.Context {
 	t.Helper()
@@ -296,7 +296,7 @@ func TestWatchUsage(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn: a run that goes on is shown as far as its files are written, again when they have grown, and for the
+// TestWatchGoesOn: a run in progress is shown as far as its files are written, again when they have grown, and for the
 // last time when it has ended.
 func TestWatchGoesOn(t *testing.T) {
 	dir := recorded(t, pausedLab)

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestWatchLive: in a browser, a link of a lab that is up takes the colour of a pause that fault add brings, loses it when
-// the fault is taken away, and has it again when the scrubber goes back; a run's load shows, and so does a killed node.
+// TestWatchLive: in a browser, a link of a running lab takes the colour of a pause that fault add causes, loses it when
+// the fault is removed, and has it again when the scrubber goes back; a run's load shows, and so does a killed node.
 func TestWatchLive(t *testing.T) {
 	need(t, "netns")
 	ctx := browser(t)

@@ -38,7 +38,7 @@ func (p *program) wipeCommand() *cli.Command {
 			var left error
 			for _, l := range labs {
 				if c.Bool("yes") {
-					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil { // a machine may be down: the others go on
+					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil { // a server may be down: the others go on
 						left = errors.Join(left, err)
 						continue
 					}
@@ -96,7 +96,7 @@ func (p *program) captureAction(c *cli.Context) (err error) {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		out = f
 	}
-	// An interrupt is how a capture ends.
+	// An interrupt ends a capture.
 	return errors.Join(d.Capture(c.Context, ends[0], out, c.Int("count")), d.Close())
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/traces"
 )
 
-// RunSocket is where the process of a run in virtual time is reached.
+// RunSocket returns the path of the socket of a run in virtual time.
 func (s *Store) RunSocket() string { return filepath.Join(s.Dir, "run.sock") }
 
 // activeRun is the run in virtual time that is under way: nodes answer its process alone.

@@ -99,7 +99,7 @@ func (d agentCalls) listensAt(ctx context.Context, node string) error {
 				return d.died(ctx, node)
 			}
 			if time.Now().After(until) {
-				return fmt.Errorf("node %s runs, but takes no calls after %v: is the machine overloaded?", node, startWait)
+				return fmt.Errorf("node %s runs, but takes no calls after %v: is the server overloaded?", node, startWait)
 			}
 			look = time.Now().Add(lookEvery)
 		}
@@ -121,7 +121,7 @@ func (d agentCalls) died(ctx context.Context, node string) error {
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
-// On an overloaded machine a node may not run for a while.
+// On an overloaded server a node may not run for a while.
 const callWait = time.Minute
 
 // dial prepares the connection to an agent. Each call ends within wait.
@@ -131,7 +131,7 @@ func dial(name, socket string, wait time.Duration) (*Agent, error) {
 
 // dialAt is dial for a target of gRPC's.
 func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*Agent, error) {
-	// The socket's folder is what protects it: only root and the node's user get in. On the way to other machines it is TLS.
+	// The socket's folder is what protects it: only root and the node's user get in. On the way to other servers it is TLS.
 	conn, err := grpc.NewClient(target, append(append(more, nodeapi.Plain()...),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
 		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MessageMax), grpc.MaxCallSendMsgSize(MessageMax)))...)
@@ -162,7 +162,7 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// restDilation is the dilation of a lab that is up while no run sets another.
+// restDilation is the dilation of a running lab while no run sets another.
 const restDilation = 1000
 
 // RestClock returns the clock that nodes have; with a nil rate it is a new one that starts now.
@@ -269,5 +269,5 @@ func lastLine(log []byte) string {
 	return string(lines[len(lines)-1])
 }
 
-// RestoreWait is how long nodes may take to go back to their configurations.
+// RestoreWait is the time limit for nodes to restore their configurations.
 const RestoreWait = 10 * time.Second

@@ -26,8 +26,8 @@ import (
 	"github.com/mcastlab/mcastlab/traces"
 )
 
-// tap captures the frames of one interface of a lab that is up, in both directions,
-// through a socket of its own; the nodes are not involved.
+// tap captures the frames of one interface of a running lab, in both directions, through its own
+// socket, without the nodes.
 type tap struct {
 	FrameSource
 	out  *traces.Capture
@@ -39,7 +39,7 @@ type tap struct {
 // tapIntervalMs bounds how long a tap sleeps, in milliseconds.
 const tapIntervalMs = 100
 
-// FrameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
+// FrameSource delivers frames to a capture, each with the instant of CLOCK_MONOTONIC at which it was seen.
 type FrameSource interface {
 	// Receive takes what has come, and after Stop all that comes; n is 0 when nothing has.
 	Receive(take func(mono int64, b []byte)) (n int, err error)
@@ -50,7 +50,7 @@ type FrameSource interface {
 	Close() error
 }
 
-// localTap is a source on this machine.
+// localTap is a source on this server.
 type localTap struct {
 	p    live.IO
 	f    *os.File
@@ -89,7 +89,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	return &tap{FrameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
-// Tap opens the socket of a capture on this machine.
+// Tap opens the socket of a capture on this server.
 func (l *localNodes) Tap(ctx context.Context, e topo.End) (FrameSource, error) {
 	found, err := l.d.Options.Engine.Find(ctx, l.d.Lab.Name)
 	if err != nil {

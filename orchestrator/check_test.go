@@ -31,7 +31,7 @@ func TestRuntimeOf(t *testing.T) {
 		remedy string
 	}{
 		{"ready", &broken{name: "a"}, root, "run as root"},
-		{"no testbed", &unready{broken{name: "b"}, &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab hosts up"}}, false, "mcastlab hosts up"},
+		{"no testbed", &unready{broken{name: "b"}, &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab servers up"}}, false, "mcastlab servers up"},
 		{"a closed socket", &broken{name: "c", find: denied}, false, "run as root"},
 		{"no engine", &broken{name: "d", find: fmt.Errorf("%w: connection refused", engine.ErrUnavailable)}, false, "apt-get install docker.io && systemctl start docker"},
 		{"another error", &broken{name: "e", find: errors.New("no route to host")}, false, "apt-get install docker.io && systemctl start docker"},

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// ControlPlane decides for a lab that is up: its controllers, which record each decision before it takes effect, or, in a lab
+// ControlPlane decides for a running lab: its controllers, which record each decision before it takes effect, or, in a lab
 // without them, the command alone.
 type ControlPlane interface {
 	// HasControllers reports whether controllers decide.

@@ -94,8 +94,8 @@ func split(all []*nodeapi.Fault) (fabric, plane []*nodeapi.Fault) {
 	return fabric, plane
 }
 
-// AddControl applies faults of the control plane. Each controller is told by itself, since that
-// works without a majority. One that is gone cannot be told.
+// AddControl applies faults of the control plane. It calls each controller separately, since that
+// works without a majority; a dead one gets no call.
 func (p *controllerPlane) AddControl(ctx context.Context, all []*nodeapi.Fault) error {
 	if len(all) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (p *controllerPlane) AddControl(ctx context.Context, all []*nodeapi.Fault) 
 	})
 }
 
-// faultsAtOnce is how many faults one command enters: each may name every port of the lab.
+// faultsAtOnce is the number of faults per command: each may name every port of the lab.
 const faultsAtOnce = 64
 
 // addFaults enters faults of the fabric into the lab's timeline, and applies those of the control plane.
@@ -215,7 +215,7 @@ func (p *controllerPlane) Multicast(ctx context.Context, run, holder string, hos
 	return r.Lower, err
 }
 
-// EndMulticast ends a plain multicast group. It does not wait until switches have been told.
+// EndMulticast ends a plain multicast group. It does not wait until the switches know.
 func (p *controllerPlane) EndMulticast(ctx context.Context, run string, lower uint32) error {
 	_, err := p.Do(ctx, controller.Command{Kind: controller.KindFree, Run: run, Lower: lower})
 	return err

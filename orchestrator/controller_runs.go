@@ -30,7 +30,7 @@ func (d *Deployed) BeginRun(ctx context.Context, dir string, virtual bool) (run 
 	return run, d.Plane.resetFaults(ctx, prefix)
 }
 
-// EndWait is how long the end of a run waits for controllers to record it.
+// EndWait limits the wait for controllers to record the end of a run.
 const EndWait = 10 * time.Second
 
 // EndRun tells the controllers that a run has ended. If they do not hear it, it counts as

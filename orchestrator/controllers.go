@@ -21,8 +21,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// controllerWait is how long the controllers of a lab may be without a majority before a
-// command gives up.
+// controllerWait is the longest time without a majority of the lab's controllers before a command
+// fails.
 const controllerWait = 60 * time.Second
 
 // openPlane prepares the connections to the lab's controllers, which may be gone.
@@ -155,8 +155,7 @@ func (d *Deployed) Phase(ctx context.Context, p string) (epoch uint64, err error
 	return r.Epoch, err
 }
 
-// configureAll makes nodes and controllers what the lab file says they are, and the lab one
-// that is up.
+// configureAll configures nodes and controllers from the lab file, after which the lab runs.
 func (d agentCalls) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
 	r, err := d.RestClock(rate)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// CPUTimeHere returns the CPU time of the nodes on this machine, and of this process.
+// CPUTimeHere returns the CPU time of the nodes on this server, and of this process.
 func CPUTimeHere(ctx context.Context, e engine.Engine, lab string) (float64, error) {
 	found, err := e.Find(ctx, lab)
 	var pids []int

@@ -40,7 +40,7 @@ type Options struct {
 	Tell func(format string, args ...any)
 }
 
-// Deployed is a lab that is up.
+// Deployed is a running lab.
 type Deployed struct {
 	Lab   *lab.Lab
 	Graph *topo.Graph
@@ -50,18 +50,17 @@ type Deployed struct {
 	Options Options
 	Store   *Store
 	Nodes   []*Agent      // by node of the graph
-	Lost    []atomic.Bool // by node: it has died, and the run goes on without it
+	Lost    []atomic.Bool // by node: it has died, and the run continues without it
 	Plane   ControlPlane  // what decides for the lab
 
-	// Partition says which nodes and links this process makes: all, or those of one server's share.
+	// Partition selects the nodes and links that this process makes: all, or those of one server's share.
 	Partition Partition
 
 	testbed Testbed // that makes the lab
 }
 
-// Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
-// unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
-// it made.
+// Deploy starts a lab; in one that already runs it restores the missing parts. It first removes the
+// leftovers of an unfinished deployment. If Deploy fails, or ctx ends, it removes what it made.
 func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcome, err error) {
 	if d, err = NewDeployed(l, o); err != nil {
 		return nil, Unchanged, err
@@ -76,9 +75,9 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 	return d, did, errors.Join(err, d.Store.close())
 }
 
-// Run runs a lab's workloads under an engine. It brings the lab up and takes it down again. A lab
-// that is up already stays up, and nothing of the run stays on it. The lab is locked throughout,
-// so no other command runs meanwhile.
+// Run runs a lab's workloads under an engine. It deploys the lab before and removes it after. A lab
+// that already runs keeps running, and nothing of the run stays on it. The lab is locked
+// throughout, so no other command runs meanwhile.
 func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
 	if err := l.CheckPrograms(ro.Programs, cmp.Or(ro.Dilation, float64(l.Runtime.Dilation))); err != nil {
 		return nil, err
@@ -170,7 +169,7 @@ func (d deployment) ensure(ctx context.Context) (did Outcome, err error) {
 	return Made, nil
 }
 
-// Outcome is what a deployment did.
+// Outcome is the effect of a deployment.
 type Outcome uint8
 
 // Outcomes.
@@ -180,7 +179,7 @@ const (
 	Repaired                 // it was up, and what was gone of it has been brought back
 )
 
-// Attach connects to a lab that is up.
+// Attach connects to a running lab.
 func Attach(name string, o Options) (*Deployed, error) {
 	d, err := find(name, o)
 	if err != nil {
@@ -189,7 +188,7 @@ func Attach(name string, o Options) (*Deployed, error) {
 	return d, agentCallsOf(d).open()
 }
 
-// find returns the lab that is up under a name, with no connection to its nodes.
+// find returns the running lab of a name, with no connection to its nodes.
 func find(name string, o Options) (*Deployed, error) {
 	s, err := StoreOf(name)
 	if err != nil {
@@ -213,7 +212,7 @@ func find(name string, o Options) (*Deployed, error) {
 	return d, d.reach()
 }
 
-// reach has Access reach the nodes of a lab that is up.
+// reach sets Access to reach the nodes of a running lab.
 func (d *Deployed) reach() error {
 	a, err := d.testbed.Reach()
 	if err == nil {

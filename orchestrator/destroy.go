@@ -53,8 +53,8 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	return true, errors.Join(remove(ctx, s, engines), s.close())
 }
 
-// lateNodes is how long an engine may take to start a node that a deployment had requested
-// before it was killed.
+// lateNodes is the time limit for an engine to start a node that a deployment had requested before
+// it was killed.
 const lateNodes = 500 * time.Millisecond
 
 // removeLate removes nodes that appear after all others have been removed.

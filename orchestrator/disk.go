@@ -24,7 +24,7 @@ type diskFile interface {
 	Sync() error
 }
 
-// osDisk is the machine's file system.
+// osDisk is the server's file system.
 type osDisk struct{}
 
 func (osDisk) open(name string, flag int) (diskFile, error) { return os.OpenFile(name, flag, 0o600) }

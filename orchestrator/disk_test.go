@@ -158,7 +158,7 @@ func TestLossOfPower(t *testing.T) {
 	}
 }
 
-// TestFilesOfState: on the machine's own disk the same, and nobody but root reads them.
+// TestFilesOfState: on the server's own disk the same, and nobody but root reads them.
 func TestFilesOfState(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	for i, want := range []string{"a", "ab", "c"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Drift lists the parts of a lab that is up which are gone.
+// Drift lists the missing parts of a running lab.
 type Drift struct {
 	Nodes []int // whose processes have ended, or whose repair was not finished
 	Links []int // whose interfaces are gone or down, those of such nodes among them

@@ -29,7 +29,7 @@ func (d externalHosts) openOutside() (map[string]*netdev.Outside, error) {
 			return nil, fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, name, other)
 		}
 		if strings.Contains(name, "/") {
-			return nil, fmt.Errorf("attach %s=%s: lab %s is on this machine alone: name an interface of it", host, name, d.Lab.Name)
+			return nil, fmt.Errorf("attach %s=%s: lab %s is on this server alone: name an interface of it", host, name, d.Lab.Name)
 		}
 		used[name] = host
 		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+wire.RoCEHeadersMax)

@@ -126,7 +126,7 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 	return d.Plane.resetFaults(ctx, prefix)
 }
 
-// Now returns the lab time of a lab that is up.
+// Now returns the lab time of a running lab.
 func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
 	if look, _, ok, err := d.lookAtRun(ctx); ok {
 		return vtime.Time(look.GetLab()), err

@@ -28,9 +28,9 @@ type LabClock struct {
 	rate  live.Rate
 }
 
-// rateLead is how far ahead a change of rate is announced, and ReleaseLead a common
-// start: time for a message to reach every node. A node that learns of a change late
-// only has the old rate for longer while nothing is on the links.
+// rateLead is the time between the announcement of a change of rate and the change, and ReleaseLead
+// that of a common start: enough for a message to reach every node. A node that learns of a change
+// late only keeps the old rate for longer while nothing is on the links.
 const (
 	rateLead    = 20 * time.Millisecond
 	ReleaseLead = 10 * time.Millisecond

@@ -25,13 +25,12 @@ import (
 const (
 	// tidyWait bounds how long a run that has ended may spend on that.
 	tidyWait = 10 * time.Second
-	// ownWait is how long ranks may take to give back what they have made, and switches to forget
-	// its groups; drainWait is how long frames may be under way after that. The clock is no slower than
-	// restDilation.
+	// ownWait is the time limit for ranks to remove their own objects, and for switches to remove the
+	// groups; drainWait that for frames in flight after that. The clock is no slower than restDilation.
 	ownWait   = 2 * time.Second
 	drainWait = 2 * time.Second
-	// tidyRounds is how often remains are removed: a registration that was under way may install
-	// a group again.
+	// tidyRounds is the number of removals of leftovers: a registration in flight may install a
+	// group again.
 	tidyRounds = 3
 )
 

@@ -35,14 +35,14 @@ func (d *Deployed) WantsManagement() bool { return d.Options.Management || d.Lab
 // Managed reports whether the lab has a management network, or is to have one.
 func (d *Deployed) Managed(st *state) bool { return st.Management || d.WantsManagement() }
 
-// keepManaged records that a lab that is up has a management network from now on, if one is asked for.
+// keepManaged records that a running lab has a management network from now on, if the options request one.
 func (d managementNetwork) keepManaged() error {
 	st, ok, err := d.Store.Get()
 	if err != nil || !ok || st.Management || !d.Managed(&st) {
 		return err
 	}
 	if !d.Access.Local() {
-		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
+		return fmt.Errorf("lab %s is up on several servers without a management network: destroy it, and deploy it again", d.Lab.Name)
 	}
 	st.Management = true
 	return d.Store.put(st)

@@ -20,15 +20,15 @@ import (
 // nothing then.
 const scrapeWait = 5 * time.Second
 
-// Scraper writes the metrics of the lab that is up under a name for a Prometheus, as Metrics does. It looks each time which
-// lab that is, and a node that does not answer is no error: mcastlab_node_up says which do.
+// Scraper writes the metrics of the running lab of a name for a Prometheus, as Metrics does. It looks the lab up at each
+// scrape. A node that does not answer is no error: mcastlab_node_up shows it.
 type Scraper struct {
 	Lab     string
 	Engines []engine.Engine
-	Say     func(format string, args ...any) // which machines of a lab on several do not answer, and which do again
+	Say     func(format string, args ...any) // which servers of a lab on several do not answer, and which do again
 
 	mu   sync.Mutex
-	away map[string]bool // machines of which it has been said
+	away map[string]bool // servers of which it has been said
 }
 
 // Scrape writes what there is at the moment.
@@ -63,9 +63,9 @@ func (x *Scraper) reached(ctx context.Context, m *engine.Machine, err error) err
 	switch {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("machine %s has not answered for %v", m, scrapeWait)
+		err = fmt.Errorf("server %s has not answered for %v", m, scrapeWait)
 	case ctx.Err() != nil:
-		return err // who asked has gone, which says nothing of the machine
+		return err // who asked has gone, which says nothing of the server
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,7 +73,7 @@ func (x *Scraper) reached(ctx context.Context, m *engine.Machine, err error) err
 	case err != nil && !was:
 		x.Say("%v: mcastlab_node_up is 0 for its nodes", err)
 	case err == nil && was:
-		x.Say("machine %s answers again", m)
+		x.Say("server %s answers again", m)
 	}
 	if x.away == nil {
 		x.away = map[string]bool{}

@@ -22,7 +22,7 @@ import (
 func TestScrape(t *testing.T) {
 	const help = "# HELP mcastlab_host_sent_total frames sent\n# TYPE mcastlab_host_sent_total counter\n"
 	sockets := map[string]string{
-		"h0": told(t, "m", http.StatusOK, help+"mcastlab_host_sent_total{node=\"h0\"} 7\n"), "h1": told(t, "m", http.StatusInternalServerError, "not configured"),
+		"h0": serveText(t, "m", http.StatusOK, help+"mcastlab_host_sent_total{node=\"h0\"} 7\n"), "h1": serveText(t, "m", http.StatusInternalServerError, "not configured"),
 		"h2": filepath.Join(t.TempDir(), "nobody"),
 	}
 	names := []string{"h0", "h1", "h2", "h3"}
@@ -59,7 +59,7 @@ func (x *twoServers) EachReached(_ context.Context, reached func(m *engine.Machi
 		m := &engine.Machine{Node: name, Name: name, Address: fmt.Sprint("10.0.0.", i+1)}
 		var why error
 		if x.away && i == 1 {
-			why = fmt.Errorf("machine %s does not answer: no route to host", m)
+			why = fmt.Errorf("server %s does not answer: no route to host", m)
 		}
 		if reached(m, why) == nil {
 			err = errors.Join(err, f(i), f(i+2))
@@ -75,7 +75,7 @@ func TestScrapeServers(t *testing.T) {
 	d := &Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}, Access: x}
 	for i, name := range names {
 		d.Graph.Nodes = append(d.Graph.Nodes, topo.Node{Name: name})
-		x.dial[i] = dialerOf(told(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n"))
+		x.dial[i] = dialerOf(serveText(t, "m", http.StatusOK, "# TYPE mcastlab_host_sent_total counter\nmcastlab_host_sent_total{node=\""+name+"\"} 7\n"))
 	}
 	x.dial[2] = dialerOf(filepath.Join(t.TempDir(), "nobody"))
 	var said []string
@@ -95,7 +95,7 @@ func TestScrapeServers(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"machine m1 (10.0.0.2) does not answer: no route to host: mcastlab_node_up is 0 for its nodes", "machine m1 (10.0.0.2) answers again"}
+	want := []string{"server m1 (10.0.0.2) does not answer: no route to host: mcastlab_node_up is 0 for its nodes", "server m1 (10.0.0.2) answers again"}
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}

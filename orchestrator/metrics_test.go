@@ -14,8 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// told serves a text at a unix socket as a node does.
-func told(t *testing.T, name string, status int, text string) string {
+// serveText serves a text at a unix socket as a node does.
+func serveText(t *testing.T, name string, status int, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	l, err := net.Listen("unix", path)
@@ -45,7 +45,7 @@ func TestMetrics(t *testing.T) {
 		"# HELP mcastlab_switch_groups groups\n# TYPE mcastlab_switch_groups gauge\nmcastlab_switch_groups{node=\"leaf0\"} 2\n",
 		help + "mcastlab_host_sent_total{node=\"h0\"} 3\n",
 	} {
-		families, err := fetchMetrics(context.Background(), dialerOf(told(t, "m", http.StatusOK, text)))
+		families, err := fetchMetrics(context.Background(), dialerOf(serveText(t, "m", http.StatusOK, text)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 	for _, path := range []string{
-		filepath.Join(t.TempDir(), "none"), told(t, "m", http.StatusInternalServerError, "not configured\n"), told(t, "m", http.StatusOK, "no metrics {"),
+		filepath.Join(t.TempDir(), "none"), serveText(t, "m", http.StatusInternalServerError, "not configured\n"), serveText(t, "m", http.StatusOK, "no metrics {"),
 	} {
 		if _, err := fetchMetrics(context.Background(), dialerOf(path)); err == nil {
 			t.Errorf("%s: no error", path)

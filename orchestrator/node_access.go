@@ -80,10 +80,10 @@ type NodeAccess interface {
 	Trunks(ctx context.Context) []Trunk
 }
 
-// Trunk is what one machine's end of links in user space has carried since the lab was deployed.
+// Trunk holds the counters of one server's end of links in user space, since the lab was deployed.
 type Trunk struct {
 	Machine string `json:"machine"`
-	To      string `json:"to"` // machine at the other end
+	To      string `json:"to"` // server at the other end
 	Error   string `json:"error,omitempty"`
 	trunk.Counters
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Partition says which nodes and links of a lab this process makes: all of them, or those of one server's share.
+// Partition selects the nodes and links of a lab that this process makes: all, or those of one server's share.
 type Partition interface {
 	// HasNode reports whether a node is on this server, by its number in the graph.
 	HasNode(node int) bool

@@ -2,7 +2,7 @@
 
 package orchestrator
 
-// The parts of Deployed: what one subject does with a lab that is up, or is to be. Each sees all of it.
+// The parts of Deployed: each has the operations of one subject on a lab that runs or starts, and sees all of the lab.
 type (
 	deployment        struct{ *Deployed } // brings it up, and takes it down
 	wiring            struct{ *Deployed } // makes its links

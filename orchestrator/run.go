@@ -32,15 +32,15 @@ type RunOptions struct {
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
 
-	Programs bool // the lab may run programs of this machine
+	Programs bool // the lab may run programs of this server
 
 	Runners Runners
 
 	Acts []faults.Act // what is done by hand in a run in virtual time (runner.ReadActs), beside what comes from outside
 }
 
-// Runner runs the workloads of a lab that is up. Results, events and counters go to a folder of the run's own, as
-// with a simulation. The report is nil if nothing was begun.
+// Runner runs the workloads of a running lab. Results, events and counters go to the run's own directory, as in a
+// simulation. The report is nil if nothing was started.
 type Runner func(ctx context.Context, d *Deployed, o RunOptions) (*runner.Report, error)
 
 // Runners are the packages above this one that run workloads.
@@ -82,7 +82,7 @@ func (d *Deployed) runWorkloads(ctx context.Context, o RunOptions) (*runner.Repo
 // Env returns what workloads need beside the lab: the user's programs.
 func (d *Deployed) Env() apps.Env { return apps.Env{Programs: d.Options.Programs} }
 
-// StartOf returns what the ranks of a workload are told first.
+// StartOf returns the first message to the ranks of a workload.
 func (d *Deployed) StartOf(w runner.Workload, now vtime.Time) *nodeapi.Start {
 	start := &nodeapi.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(now)}
 	for i, p := range w.Peers {

@@ -21,13 +21,13 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// StateDir is where deployed labs keep their state: one folder each, root's own.
+// StateDir has the state of deployed labs: a directory each, owned by root.
 const StateDir = "/run/mcastlab"
 
 // Store is the folder of one lab: the plan it was deployed by, the log of intents, and a
 // folder for each node.
 //
-//	lab.json      the lab, as nodes are told of it (labspec.Encode)
+//	lab.json      the lab, in the form for nodes (labspec.Encode)
 //	state.json    what is deployed
 //	intents.jsonl each effect, written before it happens
 //	lock          held by the command that is at work
@@ -79,8 +79,8 @@ func StoreOf(name string) (*Store, error) {
 	return &Store{lab: name, Dir: filepath.Join(StateDir, name)}, nil
 }
 
-// open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
-// log, if not nil, is told of the wait.
+// open makes the lab's directory if need be and takes its lock, waiting for the command that holds
+// it; log, if not nil, reports the wait.
 func (s *Store) open(log func(format string, args ...any)) error {
 	if err := os.MkdirAll(s.Dir, 0o711); err != nil {
 		return fmt.Errorf("open state of lab %s: %w", s.lab, NeedRoot(err))
@@ -279,5 +279,5 @@ func LogFile(lab, node string) string {
 	return s.NodePath(node) + ".log"
 }
 
-// Folder is where a lab keeps its state.
+// Folder returns the directory of a lab's state.
 func Folder(lab string) string { return filepath.Join(StateDir, lab) }

@@ -27,8 +27,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// TestLeases: a McstID is given once in the life of a lab, whoever asks and however often
-// commands come and go.
+// TestLeases: a McstID is assigned once in the life of a lab, however many commands request one.
 func TestLeases(t *testing.T) {
 	s := &Store{lab: "x", Dir: t.TempDir()}
 	if _, err := (&Leases{Store: s, Plane: NoControllers(nil)}).Next(t.Context(), 0); err == nil {
@@ -323,9 +322,9 @@ func TestStateFirst(t *testing.T) {
 	}
 }
 
-// TestUpStays: a deployment that is refused, because the lab is up with another file or
-// under another engine, or that is interrupted before it has done anything, leaves the lab
-// that is up as it is.
+// TestUpStays: a deployment that is refused, because the lab is up with another file or under
+// another engine, or that is interrupted before it has done anything, leaves the running lab as it
+// is.
 func TestUpStays(t *testing.T) {
 	root(t)
 	const name = "t-stays"

@@ -17,7 +17,7 @@ import (
 
 // Testbed makes a lab and finds it again: on this server, or on several.
 type Testbed interface {
-	// Reach returns what reaches the nodes of a lab that is up.
+	// Reach returns the access to the nodes of a running lab.
 	Reach() (NodeAccess, error)
 	// StillAttached reports whether the interfaces of external hosts are those that the lab was deployed with; indexes has the
 	// kernel's numbers of them.

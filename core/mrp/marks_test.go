@@ -155,8 +155,8 @@ func again(t *testing.T, a *Agent) {
 }
 
 // TestGuardsFire: agents take packets and calls at random, keep no frame, and every phase of a group
-// comes to an end. Ignored packets are counted; package guards checks under coverage that each of their
-// guards has fired.
+// ends. Ignored packets are counted; package guards checks under coverage that each of their guards has
+// fired.
 func TestGuardsFire(t *testing.T) {
 	const seeds = 3000
 	var phases [Failed + 1]int

@@ -221,7 +221,7 @@ func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	}
 	l.last = at
 	f(at)
-	l.told(at)
+	l.notify(at)
 	l.wires.Listed()
 	l.turn()
 	next := l.deadline()
@@ -248,8 +248,8 @@ func (l *Loop) turn() {
 // turnsMax bounds how long a turn excludes others from the machine.
 const turnsMax = 64
 
-// told calls news after an input.
-func (l *Loop) told(at vtime.Time) {
+// notify calls news after an input.
+func (l *Loop) notify(at vtime.Time) {
 	if l.news != nil {
 		l.alarm = l.news(at)
 	}
@@ -307,7 +307,7 @@ func (l *Loop) handle(now vtime.Time) {
 		if l.alarm <= now && l.alarm < at {
 			due := l.alarm
 			l.alarm = vtime.Never
-			l.told(due)
+			l.notify(due)
 			continue
 		}
 		if timer, ok := l.m.NextTimeout(); ok && timer <= now {
@@ -317,7 +317,7 @@ func (l *Loop) handle(now vtime.Time) {
 			if timer < at {
 				l.last = max(l.last, timer)
 				l.m.HandleTimeout(l.last)
-				l.told(l.last)
+				l.notify(l.last)
 				continue
 			}
 		}
@@ -326,7 +326,7 @@ func (l *Loop) handle(now vtime.Time) {
 			l.calls = l.calls[1:]
 			l.last = max(l.last, c.at)
 			c.f(l.last)
-			l.told(l.last)
+			l.notify(l.last)
 			continue
 		}
 		if at > now {
@@ -339,7 +339,7 @@ func (l *Loop) handle(now vtime.Time) {
 		} else {
 			l.arrive(port, l.links[port].coming.Pop().Frame)
 		}
-		l.told(l.last)
+		l.notify(l.last)
 	}
 }
 
@@ -387,7 +387,7 @@ func (l *Loop) transmit(now vtime.Time) (any bool) {
 			if p.InFlight() == 0 && p.Next() <= now {
 				l.last = max(l.last, now)
 				l.m.Settle(now, i)
-				l.told(l.last)
+				l.notify(l.last)
 			}
 			if p.InFlight() == 0 || p.Flying(0).At.Add(-p.Delay) > now {
 				break

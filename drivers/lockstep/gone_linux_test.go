@@ -24,7 +24,7 @@ func TestDaemonGone(t *testing.T) {
 	c := &Coordinator{shared: &shared{}, far: &far{machines: []*Machine{NewMachine("m1 (10.0.0.2)", broken{here})}}}
 	c.now.Store(2_500_000)
 	err := c.Close()
-	if err == nil || !strings.HasPrefix(err.Error(), "machine m1 (10.0.0.2), at 2.5us of lab time: its daemon has gone before the run ended: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "server m1 (10.0.0.2), at 2.5us of lab time: its daemon has gone before the run ended: ") {
 		t.Error(err)
 	}
 }

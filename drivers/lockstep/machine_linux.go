@@ -242,7 +242,7 @@ func (c *Coordinator) lost(m *Machine, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = errors.New("its part of the run has ended")
 	}
-	return fmt.Errorf("machine %s, at %v of lab time: %w", m.name, c.Now(), err)
+	return fmt.Errorf("server %s, at %v of lab time: %w", m.name, c.Now(), err)
 }
 
 // roundOf is the message of a round to a machine.

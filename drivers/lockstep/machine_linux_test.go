@@ -57,7 +57,7 @@ func TestMachineLies(t *testing.T) {
 			}
 		}()
 		err := b.tell(func(int) error { return nil })
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "machine m1, at "+vtime.Time(0).String()) {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "server m1, at "+vtime.Time(0).String()) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

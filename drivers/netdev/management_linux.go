@@ -177,7 +177,7 @@ func (n *Namespace) letPing() error {
 	})
 }
 
-// Attached reports whether the namespace has an interface on a management network that is up, and of that IPv4 address.
+// Attached reports whether the namespace has an interface, set up, on a management network, and of that IPv4 address.
 func (n *Namespace) Attached(address *net.IPNet) (bool, error) {
 	l, err := n.nl.LinkByName(Management)
 	var none netlink.LinkNotFoundError

@@ -37,9 +37,9 @@ func OpenInterface(name string, mtu int) (*Outside, error) {
 	return &Outside{name, a.Index}, nil
 }
 
-// OpenOutside looks whether an interface may become the port of an external host: it must be
-// up, carry packets of mtu bytes, and not be in use: it has no address, no route and no master.
-// What the kernel itself gives an interface that is up (IPv6 link-local) does not count.
+// OpenOutside looks whether an interface may become the port of an external host: it must be up,
+// carry packets of mtu bytes, and not be in use: it has no address, no route and no master.
+// Addresses that the kernel itself assigns (IPv6 link-local) do not count.
 func OpenOutside(name string, mtu int) (*Outside, error) {
 	fail := func(format string, args ...any) (*Outside, error) {
 		return nil, fmt.Errorf("interface %s: %s", name, fmt.Sprintf(format, args...))

@@ -54,7 +54,7 @@ func (t *Tunnel) add(v *netlink.Vxlan, to *Namespace) error {
 	case errors.Is(err, unix.EEXIST):
 		return errors.New("another lab has that identifier: deploy it again")
 	case errors.Is(err, unix.EADDRINUSE):
-		return errors.New("another program has that port: give hosts up another --port")
+		return errors.New("another program has that port: give servers up another --port")
 	case err != nil:
 		return err
 	}

@@ -43,7 +43,7 @@ type Node struct {
 	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
 	Wait     []string `json:"waiting,omitempty"`
 	Device   *Device  `json:"device,omitempty"` // behind the port of an external host
-	Held     *Held    `json:"held,omitempty"`   // of a node that is up
+	Held     *Held    `json:"held,omitempty"`   // of a running node
 }
 
 // Rate relates the node's clock to the machine's: at Mono nanoseconds of CLOCK_MONOTONIC the

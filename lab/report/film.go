@@ -88,8 +88,8 @@ type Frame struct {
 	Events map[int]map[string]int    `json:"events,omitempty"` // by node and kind, in the step
 	State  map[int]map[string]uint64 `json:"state,omitempty"`  // counters of the nodes whose counters have changed
 	Gone   []int                     `json:"gone,omitempty"`   // nodes that do not answer
-	On     []int                     `json:"on,omitempty"`     // faults, of a lab that is up
-	Trees  []FilmTree                `json:"trees,omitempty"`  // of a lab that is up
+	On     []int                     `json:"on,omitempty"`     // faults, of a running lab
+	Trees  []FilmTree                `json:"trees,omitempty"`  // of a running lab
 }
 
 // Bounds of a film.

@@ -191,15 +191,15 @@ func (f *fabric) drawMap(p *paint) string {
 		t := &lay.Texts[i]
 		texts[i] = plot.HeatText{X: t.X, Y: t.Y, Text: t.Text}
 		if t.row != nil {
-			texts[i].Wide, texts[i].High, texts[i].More = t.row.wide, t.row.lines*cellRow, f.told(p, t.row)
+			texts[i].Wide, texts[i].High, texts[i].More = t.row.wide, t.row.lines*cellRow, f.rowLabel(p, t.row)
 		}
 	}
 	h := p.heat(&lay)
 	return h.Cells(cells, texts)
 }
 
-// told returns the label of a row of the map: its largest values.
-func (f *fabric) told(p *paint, r *mapRow) string {
+// rowLabel returns the label of a row of the map: its largest values.
+func (f *fabric) rowLabel(p *paint, r *mapRow) string {
 	best, which := 0.0, ""
 	for _, l := range slices.Concat(r.hosts, r.ups) {
 		for k := 2 * l; k <= 2*l+1; k++ {

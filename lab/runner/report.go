@@ -36,7 +36,7 @@ type Report struct {
 	// Texts are the output of workloads beside tables of sizes.
 	Texts []string `json:"texts,omitempty"`
 
-	// Faults are those of the lab file and, in a lab that is up, those added by hand.
+	// Faults are those of the lab file and, in a running lab, those added by hand.
 	Faults []FaultRow `json:"faults,omitempty"`
 
 	// Acts are the manual faults of a run in virtual time.

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/report"
 )
 
-// Bounds of looking at a lab that is up.
+// Limits of watching a running lab.
 const (
 	pollEvery = 250 * time.Millisecond
 	pollWait  = 5 * time.Second // for all nodes together
@@ -31,7 +31,7 @@ type Up struct {
 	Close  func() error
 }
 
-// Lab returns a source that shows a lab that is up. It is opened again when no node answers any more: perhaps it has
+// Lab returns a source that shows a running lab. It reopens the lab when no node answers any more: perhaps it has
 // been destroyed, or deployed again.
 func Lab(open func() (*Up, error)) Source {
 	return func(ctx context.Context, send Send) error {

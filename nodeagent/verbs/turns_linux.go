@@ -30,7 +30,7 @@ type Turns struct {
 	// What follows is touched within turns, and between them by the same goroutine.
 	programs map[uint32]*Program
 	touched  uint64
-	told     uint64 // Server.told as of the last time that programs got a turn for it
+	told     uint64 // the count of Server as of the last turn of programs for it
 	wrote    uint64 // and Server.puts
 }
 

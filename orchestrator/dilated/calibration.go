@@ -15,21 +15,21 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// Dilations of the calibration. One is so slow that any machine keeps up, and shows how late
-// frames are without load. The other is so fast that no machine keeps up, and shows what a
+// Dilations of the calibration. One is so slow that any server keeps up, and shows how late
+// frames are without load. The other is so fast that no server keeps up, and shows what a
 // frame costs when there is always another one to send.
 const (
 	calibrationDilation = 8000
 	saturatingDilation  = 200
 )
 
-// lagTrials is how often the lag of a scheme is measured. The smaller counts: the other
-// may be a delay of the host's, which would make all that follows much slower. A row for
-// which the smaller was too little is measured again.
+// lagTrials is the number of measurements of a scheme's lag. The smallest counts: a larger one may
+// be a delay of this server, which would slow the rest of the run. A row for which the smallest was
+// too little is measured again.
 const lagTrials = 2
 
-// carryTrials is how often the cost of a frame is measured before a rate is refused. The
-// smallest counts: a process is slow at first (page faults, caches), and the host has delays.
+// carryTrials is the number of measurements of a frame's cost before a rate is refused. The
+// smallest counts: a process is slow at first (page faults, caches), and the server has delays.
 const carryTrials = 4
 
 // trialKind is a smaller form of the workloads, run to see what the host can do.
@@ -182,7 +182,7 @@ func (r *dilatedRun) carries(ctx context.Context) error {
 	if need > carryShare {
 		rate := lab.Rate(orchestrator.Round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
 		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf(
-			"external hosts need dilation 1, at which this machine cannot carry links.rate of %v: use %v or less",
+			"external hosts need dilation 1, at which this server cannot carry links.rate of %v: use %v or less",
 			r.d.Lab.Links.Rate, rate)}
 	}
 	return nil

@@ -29,7 +29,7 @@ const (
 	heldLooks = 8
 )
 
-// rankActivity is what the ranks have reported about themselves. The board's lock protects it.
+// rankActivity holds the ranks' reports about themselves. The board's lock protects it.
 type rankActivity struct {
 	said    []*nodeapi.Rest    // by rank; nil: the rank does not rest
 	away    []*nodeapi.Outside // by rank; nil: its program is not blocked outside package rank

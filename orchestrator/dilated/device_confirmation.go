@@ -48,7 +48,7 @@ func (v *devices) finish(key string, value []byte) error {
 	return nil
 }
 
-// deviceEnd is how far a device is at the end of a message.
+// deviceEnd is the state of a device at the end of a message.
 type deviceEnd struct {
 	since time.Time // when it last came further
 	at    deviceProgress
@@ -56,7 +56,7 @@ type deviceEnd struct {
 	lack  string // empty: it has all
 }
 
-// deviceProgress is what changes when a device comes further, or asks again.
+// deviceProgress holds the values that change when a device makes progress or retransmits.
 type deviceProgress struct {
 	advances, answers, requests uint64
 	answer                      uint32
@@ -137,7 +137,7 @@ func (v *deviceView) has(psn wire.PSN) bool {
 	return s.Acks > 0 && !psn.After(wire.PSN(s.AckPSN))
 }
 
-// lacks says what a device lacks of the message that ends with a PSN.
+// lacks describes the part that a device lacks of the message that ends with a PSN.
 func (v *deviceView) lacks(psn wire.PSN) string {
 	s := &v.seen
 	switch {

@@ -45,8 +45,8 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestFinished: a device is waited for as long as it comes further, and a root at the end of a job until it has been silent for
-// its linger time; whoever comes no further for the wait is over and lacks it.
+// TestFinished: the run waits for a device as long as it makes progress, and for a root at the end of a job until it has been
+// silent for its linger time; a device without progress for the wait has failed and lacks the rest.
 func TestFinished(t *testing.T) {
 	begin := time.Now() // any instant
 	linger := lab.Duration(2 * vtime.Second)

@@ -21,7 +21,7 @@ type deviceView struct {
 	carrier              bool
 	x                    lab.External
 	source               bool
-	step                 rankhost.Step // what it is to connect to; zero: its operator was not told yet
+	step                 rankhost.Step // the step shown to its operator; zero: none yet
 	seen                 counters.Device
 	slowest              string // path of its group
 }

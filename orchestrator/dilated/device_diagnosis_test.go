@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// TestCauses: each mistake that can be told from outside has words of its own, and a device
-// with which all is well has none.
+// TestCauses: each mistake that is visible from outside has its own message, and a healthy device
+// has none.
 func TestCauses(t *testing.T) {
 	const to = "10.254.255.1"
 	good := func() deviceView {

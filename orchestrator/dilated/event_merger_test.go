@@ -22,8 +22,8 @@ const (
 	batches = 50
 )
 
-// sending is what a node of the test sends: its events, each late by up to lateMost when it is
-// put into a batch.
+// sending returns the events of a node of the test, each late by up to lateMost when it is put into
+// a batch.
 func sending(r *rand.Rand, lateMost int64) (out []*nodeapi.EventBatch) {
 	type traced struct{ dialerOf, when int64 }
 	var all []traced
@@ -99,8 +99,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMissingEvents: what nodes had no room for since they are followed is told; what they had
-// none for before that is another run's.
+// TestMissingEvents: events that nodes dropped since the run follows them are reported; those
+// dropped before belong to another run.
 func TestMissingEvents(t *testing.T) {
 	var text, lines bytes.Buffer
 	out, trace := traces.NewEvents(&text), traces.NewLines(&lines)

@@ -50,7 +50,7 @@ func startStreams(ctx context.Context, d *orchestrator.Deployed, out *traces.Eve
 }
 
 // follow receives one node's batches. If the node dies, the gap is recorded. A process that ends in
-// an orderly way, for its successor to take its place, sends all it has, and the successor goes on.
+// order, for its successor to take its place, sends all its events, and the successor continues.
 func (w *eventStreams) follow(ctx context.Context, i int, c nodeapi.NodeClient, s nodeapi.Node_WatchClient) {
 	n := &w.merge.nodes[i]
 	for {
@@ -93,7 +93,7 @@ func (w *eventStreams) flush() {
 			w.out.Node(node).Trace(at, ev)
 		}
 	})
-	w.out.Flush() // readable while the run goes on
+	w.out.Flush() // readable while the run continues
 	if w.trace != nil {
 		w.trace.Flush()
 	}

@@ -45,15 +45,15 @@ type device struct {
 	base counters.Device // at the job's beginning
 
 	advances, given uint64    // when it last came further,
-	since           time.Time // which was then, or when its operator was told something
+	since           time.Time // which was then, or when its operator got a message
 	key             string    // key of the job that ranks wait for until the device is ready; empty: none
-	asked           bool      // set when its operator was told that the run waits for it
+	asked           bool      // set when its operator has the message that the run waits for it
 
 	end deviceEnd
 }
 
-// deviceTick is the interval at which devices are checked; after deviceHint operators are told
-// that the run waits for them.
+// deviceTick is the interval at which devices are checked; after deviceHint their operators get a
+// message that the run waits.
 const (
 	deviceTick = 200 * time.Millisecond
 	deviceHint = 3 * time.Second
@@ -302,7 +302,7 @@ func Ready(d *orchestrator.Deployed, host string) error {
 	return nil
 }
 
-// restWait is how long a run waits until a group that the lab file names can be used again.
+// restWait limits the wait of a run until a group that the lab file names is usable again.
 const restWait = 20 * time.Second
 
 // rested waits until no switch holds the group, or frames of it, from an earlier run.

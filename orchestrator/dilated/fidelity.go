@@ -25,9 +25,9 @@ const (
 	// lagMargin is the factor by which a row's lag may exceed what calibration measured. A
 	// row with more is measured again.
 	lagMargin = 2
-	// cpuShare is the part of the machine the lab may keep busy.
+	// cpuShare is the part of the server the lab may keep busy.
 	cpuShare = 0.5
-	// carryShare is the largest part of the machine that the lab may take where dilation must be 1.
+	// carryShare is the largest part of the server that the lab may take where dilation must be 1.
 	carryShare = 0.8
 )
 
@@ -47,7 +47,7 @@ type fidelity struct {
 	lag  []live.Lag // by row
 	dil  []float64  // by row
 	past []int      // by row: how often it was measured before
-	far  []float64  // by row: how far machines were apart, in ns of wall time (Deployed.apart)
+	far  []float64  // by row: how far servers were apart, in ns of wall time (Deployed.apart)
 	slow float64
 }
 
@@ -140,7 +140,7 @@ func (f *fidelity) calibrated(busy float64, frames uint64, slower float64) {
 }
 
 // dilation returns the dilation that a row needs, at which the lag of its links is a small part of
-// its time and the machine is half idle.
+// its time and the server is half idle.
 func (f *fidelity) dilation(row int) float64 {
 	if f.fixed > 0 {
 		f.dil[row] = f.fixed
@@ -156,7 +156,7 @@ func (f *fidelity) dilation(row int) float64 {
 	return f.dil[row]
 }
 
-// need returns the part of the machine that the busiest row takes at dilation 1 if a hop costs
+// need returns the part of the server that the busiest row takes at dilation 1 if a hop costs
 // hopS seconds of CPU time.
 func (f *fidelity) need(hopS float64) (share float64) {
 	for _, rate := range f.rate {
@@ -171,7 +171,7 @@ func (f *fidelity) took(lag live.Lag) {
 	f.far[f.open] = max(f.far[f.open], float64(f.d.Access.ClockUncertainty()))
 }
 
-// lagUS returns how late a link of a row was, in microseconds of lab time. Any link counts as one between machines.
+// lagUS returns how late a link of a row was, in microseconds of lab time. Any link counts as one between servers.
 func (f *fidelity) lagUS(row int) float64 {
 	return (float64(f.lag[row].P99()) + f.far[row]) / 1000 / f.dil[row]
 }

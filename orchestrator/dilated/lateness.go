@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// LateError is the error of a run that failed because this machine was too late for the NICs'
+// LateError is the error of a run that failed because this server was too late for the NICs'
 // timers, which is not a result of the lab's network.
 type LateError struct {
 	Err   error         // what ended the run
@@ -20,9 +20,9 @@ type LateError struct {
 	Waits time.Duration // of wall time that a NIC waits for an answer
 }
 
-// Error returns what ended the run, and that the machine caused it.
+// Error returns what ended the run, and that the server caused it.
 func (e *LateError) Error() string {
-	return fmt.Sprintf("%v, but frames were up to %v late on this machine, and NICs wait %v for an answer: it is too busy for the lab; "+
+	return fmt.Sprintf("%v, but frames were up to %v late on this server, and NICs wait %v for an answer: it is too busy for the lab; "+
 		"run it more slowly (--slower 4, or a larger --dilation) or with a longer nics.timeout", e.Err, e.Late, e.Waits)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 )
 
-// TestLateness: a run that ended because a NIC waited in vain is the machine's fault if a
-// frame or a rank was late by as long as it waits, and not otherwise.
+// TestLateness: a run that ended by a NIC's timeout is the server's fault if a frame or a rank was
+// late by at least the timeout, and not otherwise.
 func TestLateness(t *testing.T) {
 	err := errors.New("send: transport retry counter exceeded")
 	for _, c := range []struct {

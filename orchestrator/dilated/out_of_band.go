@@ -28,7 +28,7 @@ type board struct {
 	clock  *orchestrator.LabClock
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
-	note   func(rankhost.Step)              // records what operators of external hosts were told
+	note   func(rankhost.Step)              // records the steps shown to operators of external hosts
 	warn   func(format string, args ...any) // to the user
 	leases *orchestrator.Leases
 	tables *multicastTables
@@ -222,8 +222,8 @@ func (b *board) reply(c call, m *nodeapi.ToRank) error {
 	return err
 }
 
-// lossWait is how long the remaining ranks may make no progress, from one report to the next,
-// after one was lost: they may be waiting for the lost one.
+// lossWait is the longest time without progress of the remaining ranks, from one report to the
+// next, after one was lost: they may be waiting for the lost one.
 const lossWait = 3 * time.Minute
 
 // hurry ends the job when the ranks make no progress for lossWait.
@@ -251,7 +251,7 @@ func (b *board) further() {
 	}
 }
 
-// lose goes on without a rank.
+// lose continues without a rank.
 func (b *board) lose(rank int) error {
 	b.mu.Lock()
 	all := b.channel.Lose(rank)

@@ -17,7 +17,7 @@ const (
 	repeatSlower = 2
 )
 
-// repeatRows measures those of the last n rows again, on a slower clock, that the machine was
+// repeatRows measures those of the last n rows again, on a slower clock, that the server was
 // too late for: a short delay of the host spoils a row of few frames and need not cost the
 // whole run. The earlier results are in the events, and the verdict says how often a row was
 // repeated. A row is not repeated with a dilation that was asked for, with faults, whose times

@@ -127,7 +127,7 @@ func (r *dilatedRun) row(ctx context.Context, w runner.Workload, last bool) erro
 	})
 }
 
-// ranks runs the ranks of a workload: in the nodes, or as programs of this machine at them.
+// ranks runs the ranks of a workload: in the nodes, or as programs of this server at them.
 func (r *dilatedRun) ranks(ctx context.Context, w runner.Workload, emit func(int, []byte)) error {
 	if k, is := r.d.Lab.Workloads[w.Of].Chosen().Kind.(apps.HostPrograms); is {
 		return r.hostPrograms(ctx, w, k.HostProgram(), emit)
@@ -135,7 +135,7 @@ func (r *dilatedRun) ranks(ctx context.Context, w runner.Workload, emit func(int
 	return r.job(ctx, w, emit, r.step)
 }
 
-// hostPrograms runs a program of this machine at each rank of a workload. Their exit codes are results, and
+// hostPrograms runs a program of this server at each rank of a workload. Their exit codes are results, and
 // what keeps them from being started is an error.
 func (r *dilatedRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.HostProgram, emit func(int, []byte)) error {
 	defer r.showProgress(ctx)()

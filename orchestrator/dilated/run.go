@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package dilated runs the workloads of a lab that is up by the wall clock, slowed down by a dilation: it calibrates the
+// Package dilated runs the workloads of a running lab by the wall clock, slowed down by a dilation: it calibrates the
 // clock, serves the channel between ranks, and judges whether this server kept up.
 package dilated
 
@@ -22,7 +22,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// dilatedRun is a run on a lab that is up.
+// dilatedRun is a run on a running lab.
 type dilatedRun struct {
 	*runner.Record
 	d        *orchestrator.Deployed
@@ -70,8 +70,8 @@ func (s *progressState) get() runner.ProgressState {
 	return s.state
 }
 
-// settleWait is how long a lab is left alone before its counters are read, for the last
-// acknowledgements and the last batch of events to arrive.
+// settleWait is the pause before the counters of a lab are read, for the last acknowledgements and
+// the last batch of events to arrive.
 const settleWait = 300 * time.Millisecond
 
 // Run runs a lab's workloads by the wall clock. It is a Runner.
@@ -136,7 +136,7 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	if far := r.d.Access.ClockUncertainty(); far > 0 {
-		r.d.Log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
+		r.d.Log("lab time on two servers differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
 		r.Events.Note(r.clock.Now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}
 	first := fixed
@@ -180,15 +180,15 @@ func (r *dilatedRun) start(ctx context.Context) (err error) {
 func (r *dilatedRun) job(ctx context.Context, w runner.Workload, emit func(int, []byte), step func(context.Context, string) error) error {
 	stop := r.showProgress(ctx)
 	defer stop()
-	r.board = &board{clock: r.clock, step: step, emit: emit, leases: r.ids, note: r.told, warn: r.o.Say}
+	r.board = &board{clock: r.clock, step: step, emit: emit, leases: r.ids, note: r.shown, warn: r.o.Say}
 	if r.board.warn == nil {
 		r.board.warn = func(string, ...any) {}
 	}
 	return runJob(ctx, r.d, w, r.board)
 }
 
-// told records what the operator of an external host was told to do.
-func (r *dilatedRun) told(s rankhost.Step) {
+// shown records a step that the operator of an external host was shown.
+func (r *dilatedRun) shown(s rankhost.Step) {
 	r.Report.External = append(r.Report.External, s)
 	r.Events.Note(r.clock.Now(), "external", s)
 }

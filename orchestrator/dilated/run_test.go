@@ -65,7 +65,7 @@ func TestStepsOneByOne(t *testing.T) {
 	}
 }
 
-// looks counts how often the progress display was told something, and holds it to its order.
+// looks counts the calls of the progress display, and checks their order.
 type looks struct {
 	t    *testing.T
 	last runner.ProgressState

@@ -12,7 +12,7 @@ import (
 // ErrUnavailable says that an engine cannot be reached.
 var ErrUnavailable = errors.New("engine is not available")
 
-// NotReadyError says why an engine cannot start nodes, and what to do about it.
+// NotReadyError is the reason why an engine cannot start nodes, with the remedy.
 type NotReadyError struct{ Why, Remedy string }
 
 // Error says both.
@@ -69,7 +69,7 @@ type Engine interface {
 	Logs(ctx context.Context, lab, node string) ([]byte, error)
 }
 
-// NodeMemory is how much memory a node may take of its server in a run, in bytes: one of quickstart has 25 MiB, and messages of its
+// NodeMemory is the memory that a node may take of its server in a run, in bytes: one of quickstart has 25 MiB, and messages of its
 // workloads come on top.
 const NodeMemory = 48 << 20
 

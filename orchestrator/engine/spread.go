@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
-// Machine is one of several that a lab can be spread over.
+// Server is one of several that a lab can be spread over.
 type Machine struct {
 	Node    string `json:"node"` // ID
 	Name    string `json:"name"`
@@ -21,14 +21,14 @@ type Machine struct {
 // String returns the name and the address, as messages give them.
 func (m *Machine) String() string { return m.Name + " (" + m.Address + ")" }
 
-// Placement says what of a lab is on which machine. It is in a file of the lab's folder.
+// Placement maps the nodes of a lab to servers. It is in a file of the lab's directory.
 type Placement struct {
 	Machines []Machine `json:"machines"`
-	At       []int     `json:"at"`   // by node of the graph: its machine
+	At       []int     `json:"at"`   // by node of the graph: its server
 	VNI      int       `json:"vni"`  // that of link 0; that of link i is so many more
-	Port     int       `json:"port"` // UDP port of the links between machines
+	Port     int       `json:"port"` // UDP port of the links between servers
 
-	Controllers []int `json:"controllers,omitempty"` // by controller: its machine
+	Controllers []int `json:"controllers,omitempty"` // by controller: its server
 
 	Userspace []shareapi.Pair `json:"userspace,omitempty"` // of the others the kernel makes the links (VXLAN)
 }
@@ -36,21 +36,21 @@ type Placement struct {
 // PlacementFile is the name of that file.
 const PlacementFile = "hosts.json"
 
-// Spread is an engine of several machines. It does not start nodes itself: each machine has a process that makes its share
+// Spread is an engine of several servers. It does not start nodes itself: each server has a process that makes its share
 // of a lab (package internal/shareapi).
 type Spread interface {
 	Engine
 	// Ready returns why labs cannot be spread here.
 	Ready(ctx context.Context) error
-	// Machines returns those that can take part, why the others do not, and the UDP port of the links between them.
+	// Servers returns those that can take part, why the others do not, and the UDP port of the links between them.
 	Machines(ctx context.Context) (all []Machine, absent []string, port int, err error)
-	// Share starts the process of a machine's share if it does not run.
+	// Share starts the process of a server's share if it does not run.
 	Share(ctx context.Context, lab string, m *Machine) error
 	// Dial calls it.
 	Dial(ctx context.Context, lab string, m *Machine) (net.Conn, error)
-	// Peers is by what the share of a machine reaches the others.
+	// Peers is by what the share of a server reaches the others.
 	Peers(lab string, m *Machine) (*shareapi.Peers, error)
-	// NoVXLAN returns the pairs of machines between which the kernel's links would not get through, and why, as far as probes tell; port is that of
-	// Machines.
+	// NoVXLAN returns the pairs of servers between which the kernel's links would not get through, and why, as far as probes tell; port is that of
+	// Servers.
 	NoVXLAN(ctx context.Context, all []Machine, port int) ([]shareapi.Pair, error)
 }

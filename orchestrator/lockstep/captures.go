@@ -41,7 +41,7 @@ type arrivedFrame struct {
 	bytes   []byte
 }
 
-// arrivedFramesMax is how many frames wait before those that are complete are written.
+// arrivedFramesMax is the number of queued frames at which those that are complete are written.
 const arrivedFramesMax = 1 << 12
 
 // add takes what a node tells.

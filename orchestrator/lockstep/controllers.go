@@ -61,7 +61,7 @@ func (r *lockstepRun) leaseGroup() (uint32, error) {
 	return r.lease, r.plane.lease(r.lease)
 }
 
-// planePatience is how long the controllers may take before the user is told what is waited for.
+// planePatience is the time limit for the controllers before the user sees a message about the wait.
 const planePatience = 5 * time.Second
 
 // lease has the controllers lease an McstID, which has to be the given one: a simulation leases that one.

@@ -10,13 +10,13 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// nodeEvent is an event that a node of a run in virtual time has told.
+// nodeEvent is an event from a node of a run in virtual time.
 type nodeEvent struct {
 	node int
 	e    *nodeapi.Event
 }
 
-// nodeEventsMax is how many events wait before those that are complete are written.
+// nodeEventsMax is the number of queued events at which those that are complete are written.
 const nodeEventsMax = 1 << 12
 
 // writeEvents enters the events of before an instant into the run's events, in the order of their

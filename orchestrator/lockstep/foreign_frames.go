@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 )
 
-// tellForeign marks a run into which programs that are no nodes have sent frames (exec). A lab on several machines, where none can,
+// tellForeign marks a run into which programs that are no nodes have sent frames (exec). A lab on several servers, where none can,
 // has refused them, and says so.
 func (r *lockstepRun) tellForeign() {
 	var ports []string

@@ -40,7 +40,7 @@ func (r *lockstepRun) rowEnds(gone bool) error {
 	return nil
 }
 
-// faultRows returns what the nodes have told of faults.
+// faultRows returns the nodes' reports of faults.
 func (r *lockstepRun) faultRows() (rows []runner.FaultRow) {
 	for _, f := range orchestrator.MergeFaults(r.faultLists()) {
 		rows = append(rows, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})

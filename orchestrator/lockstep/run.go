@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package lockstep runs the workloads of a lab that is up in virtual time: the nodes advance together in rounds,
+// Package lockstep runs the workloads of a running lab in virtual time: the nodes advance together in rounds,
 // and the run has the digest of its simulation. Other commands reach it between two rounds.
 package lockstep
 
@@ -30,8 +30,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
-// lockstepRun is a run in virtual time on a lab that is up (package drivers/lockstep). It does with the
-// nodes what a simulation does with its machines, in the same order, and comes to its digest.
+// lockstepRun is a run in virtual time on a running lab (package drivers/lockstep). It drives the nodes
+// as a simulation drives its servers, in the same order, and has the same digest.
 type lockstepRun struct {
 	*runner.Record
 	ctx context.Context
@@ -51,7 +51,7 @@ type lockstepRun struct {
 	timeline *faults.Timeline
 	manual   *manualFaults // what is done by hand
 	stalls   stallMonitor
-	programs bool // the ranks of the job are programs of this machine
+	programs bool // the ranks of the job are programs of this server
 	running  *lockstepPrograms
 	plane    lockstepControllers
 
@@ -486,7 +486,7 @@ func (r *lockstepRun) account() error {
 	}
 	r.tellForeign()
 	if n := r.coord.Awaited(); n > 0 {
-		r.Report.Fidelity.Reason += fmt.Sprintf(", not deterministic: programs have gone on %d times for what this machine had done", n)
+		r.Report.Fidelity.Reason += fmt.Sprintf(", not deterministic: programs have gone on %d times for what this server had done", n)
 	}
 	r.Report.Faults = r.Faults(r.faultRows())
 	r.caps.write(vtime.Never)
@@ -497,7 +497,7 @@ func (r *lockstepRun) account() error {
 	return r.Counters(all)
 }
 
-// counted returns the counters that the nodes have told. What has left a port is what has come in at the
+// counted returns the counters of the nodes. The frames that left a port are those that came in at the
 // far end.
 func (r *lockstepRun) counted() ([]counters.Node, error) {
 	g := r.d.Graph

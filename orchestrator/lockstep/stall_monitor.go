@@ -18,13 +18,13 @@ import (
 // A node of a run in virtual time whose process is stopped, or whose program does not come back to package rank,
 // stops the lab's time. The run waits for it as long as it stays so, and says so.
 
-// Waits for a node, after which the state of its process is looked at, and after which the user is told.
+// Waits for a node: until the state of its process is checked, and until the user sees a message.
 const (
 	stallLook   = time.Second
 	stallReport = 5 * time.Second
 )
 
-// stallMonitor is what is known of the processes of nodes.
+// stallMonitor tracks the processes of nodes.
 type stallMonitor struct {
 	found []engine.Running // nil: nobody has asked yet
 	next  time.Time        // of the next look

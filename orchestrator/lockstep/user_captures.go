@@ -22,10 +22,10 @@ type userCapture struct {
 	end    topo.End
 	frames chan *nodeapi.CapturedFrame
 	gone   <-chan struct{} // the user has gone
-	told   chan struct{}   // is closed when the user has been told of all frames
+	told   chan struct{}   // closed when the user has all frames
 }
 
-// userFramesMax is how many frames the user may be behind before lab time waits.
+// userFramesMax is the number of frames that the user may lag before lab time waits.
 const userFramesMax = 1 << 12
 
 // tell hands on the frames that arrived before an instant. It waits for a user who does not read: no lab time
@@ -84,7 +84,7 @@ func (r *lockstepRun) endUsers() {
 	}
 }
 
-// userWait is how long a run that has ended waits for the user of a capture to take what is left.
+// userWait limits the wait of an ended run for the user of a capture to take the remaining frames.
 const userWait = 5 * time.Second
 
 // Capture implements nodeapi.RunServer.

@@ -22,9 +22,9 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Before nodes get the sockets of links between machines, frames are tried on each of them in both directions.
+// Before nodes get the sockets of links between servers, frames are tried on each of them in both directions.
 
-// Waits and sizes of that. A frame is sent again and again until the deployer has heard of all machines.
+// Waits and sizes of that. A frame is sent again and again until the deployer has heard of all servers.
 const (
 	probeWait  = 15 * time.Second
 	probeEvery = 20 * time.Millisecond
@@ -41,7 +41,8 @@ type linkProbe struct {
 	most int // largest frame that has come in
 }
 
-// probe tries the links that leave the machine, answers with what has come in, and goes on sending until the connection ends.
+// probe tries the links that leave the server, replies with the frames that have come in, and continues to send until the
+// connection ends.
 func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 	ends, err := x.probedEnds(ctx)
 	defer func() {
@@ -83,7 +84,7 @@ func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 	}
 }
 
-// probedEnds opens a socket on each end here of a link to another machine.
+// probedEnds opens a socket on each end here of a link to another server.
 func (x *worker) probedEnds(ctx context.Context) (all []*linkProbe, err error) {
 	p, err := x.made()
 	if err != nil {
@@ -118,7 +119,7 @@ func (p *linkProbe) try(b []byte) {
 	}
 }
 
-// probeLinks has all machines try the links between them, and says what does not come through.
+// probeLinks has all servers try the links between them, and says what does not come through.
 func (s *serverNodes) probeLinks(ctx context.Context) error {
 	var mu sync.Mutex
 	came := make([]map[int]int, len(s.placement.Machines))
@@ -133,9 +134,9 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Probe})
 		mu.Lock()
 		defer mu.Unlock()
-		open = append(open, c) // it goes on sending for the others
+		open = append(open, c) // it continues to send for the others
 		if came[i] = a.Came; err != nil {
-			return fmt.Errorf("machine %s: %w", m, err)
+			return fmt.Errorf("server %s: %w", m, err)
 		}
 		return nil
 	})
@@ -161,22 +162,22 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 	}
 	slices.Sort(lines)
 	if lines = slices.Compact(lines); len(lines) > 0 {
-		return fmt.Errorf("links between machines: %s", strings.Join(lines, "; "))
+		return fmt.Errorf("links between servers: %s", strings.Join(lines, "; "))
 	}
 	return nil
 }
 
-// probeLine says what is wrong with the links from one machine to another.
+// probeLine describes the failure of the links from one server to another.
 func (s *serverNodes) probeLine(to, from, most int) string {
 	m, far := &s.placement.Machines[to], &s.placement.Machines[from]
 	switch {
 	case shareapi.Trunked(s.placement.Userspace, to, from):
-		return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)
+		return fmt.Sprintf("server %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)
 	case most == 0:
-		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines, or write runtime: {links: userspace}",
+		return fmt.Sprintf("server %s: UDP port %d lets nothing in from %s: let it pass between the servers, or write runtime: {links: userspace}",
 			m, s.placement.Port, far.Name)
 	}
-	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
-		"let IP fragments to UDP port %d pass, or raise the MTU between the machines, or write runtime: {links: userspace}",
+	return fmt.Sprintf("server %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
+		"let IP fragments to UDP port %d pass, or raise the MTU between the servers, or write runtime: {links: userspace}",
 		m, far.Name, most, probeLarge, s.placement.Port)
 }

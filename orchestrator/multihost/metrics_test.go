@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// farShares are the shares of two machines, of which the second may be away.
+// farShares are the shares of two servers, of which the second may be away.
 type farShares struct {
 	engine.Spread
 	away bool
@@ -28,7 +28,7 @@ type farShares struct {
 // Dial answers as a share that has the metrics of nodes: their names.
 func (x *farShares) Dial(_ context.Context, _ string, m *engine.Machine) (net.Conn, error) {
 	if m.Name == "m1" && x.away {
-		return nil, fmt.Errorf("machine %s does not answer: no route to host", m)
+		return nil, fmt.Errorf("server %s does not answer: no route to host", m)
 	}
 	near, far := net.Pipe()
 	go func() {
@@ -41,13 +41,13 @@ func (x *farShares) Dial(_ context.Context, _ string, m *engine.Machine) (net.Co
 			err = fmt.Errorf("asked for %s", q.Do)
 		}
 		if shareapi.Reply(far, shareapi.Answer{}, err) == nil && err == nil {
-			_, _ = far.Write([]byte(m.Name + " " + q.Node)) // whoever asked may have gone
+			_, _ = far.Write([]byte(m.Name + " " + q.Node)) // the caller may have gone
 		}
 	}()
 	return near, nil
 }
 
-// TestMetricsOfServers: the metrics of a node come from its machine, and no node of a machine that does not answer is asked.
+// TestMetricsOfServers: the metrics of a node come from its server, and no node of a server that does not answer is asked.
 func TestMetricsOfServers(t *testing.T) {
 	x := &farShares{}
 	d := &orchestrator.Deployed{Lab: &lab.Lab{Name: "l"}, Graph: &topo.Graph{}}
@@ -79,7 +79,7 @@ func TestMetricsOfServers(t *testing.T) {
 		})
 		want, wantGone := []string{"m0 h0", "m0 h2", "m1 h1", "m1 h3"}, []string(nil)
 		if away {
-			want, wantGone = want[:2], []string{"m1: machine m1 (10.0.0.2) does not answer: no route to host"}
+			want, wantGone = want[:2], []string{"m1: server m1 (10.0.0.2) does not answer: no route to host"}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) || !slices.Equal(gone, wantGone) || (err != nil) != away {
 			t.Errorf("away %v: %q, %q, %v", away, got, gone, err)

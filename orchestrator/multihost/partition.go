@@ -17,14 +17,14 @@ import (
 type labPart struct {
 	*orchestrator.Deployed
 	share  *shareapi.Share
-	trunks *trunks           // its links in user space to other machines, if it has some
+	trunks *trunks           // its links in user space to other servers, if it has some
 	hub    *netdev.Namespace // its bridge of the management network, if there is one
 }
 
-// HasNode reports whether a node is on this machine.
+// HasNode reports whether a node is on this server.
 func (p *labPart) HasNode(node int) bool { return p.share.At[node] == p.share.Own }
 
-// HasController reports whether a controller is on this machine.
+// HasController reports whether a controller is on this server.
 func (p *labPart) HasController(name string) bool {
 	at, ok := controllerAt(p.Deployed, name, p.share.Controllers)
 	return ok && at == p.share.Own
@@ -33,7 +33,7 @@ func (p *labPart) HasController(name string) bool {
 // OpenHub returns the bridge, which lives as long as the share.
 func (p *labPart) OpenHub() (*netdev.Namespace, func(), error) { return p.hub, func() {}, nil }
 
-// LinkRemote makes the end that is here of a link to another machine: in user space, or of VXLAN.
+// LinkRemote makes the end that is here of a link to another server: in user space, or of VXLAN.
 func (p *labPart) LinkRemote(link int, end netdev.End) error {
 	k := &p.Graph.Links[link]
 	far := k.B
@@ -49,7 +49,7 @@ func (p *labPart) LinkRemote(link int, end netdev.End) error {
 	})
 }
 
-// outside returns the interfaces of external hosts on this machine.
+// outside returns the interfaces of external hosts on this server.
 func (p *labPart) outside() (map[string]*netdev.Outside, error) {
 	all := map[string]*netdev.Outside{}
 	for _, host := range slices.Sorted(maps.Keys(p.share.Attach)) {

@@ -17,16 +17,16 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/place"
 )
 
-// checkSpread says what of a lab does not go over several machines yet.
+// checkSpread fails if a lab has a part that several servers do not support yet.
 func (t *testbed) checkSpread() error {
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", t.Lab.Name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("lab %s does not go over several servers: %s: deploy it on one", t.Lab.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case t.WantsManagement() && t.Lab.Runtime.Clock == lab.ClockLockstep:
 		return refuse("its time is virtual, and that of its management network is not (clock: dilated under runtime helps)")
 	case t.Lab.Runtime.IO == "trains":
-		return refuse("frames of io: trains do not go from machine to machine")
+		return refuse("frames of io: trains do not go from server to server")
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (t *testbed) checkSpread() error {
 // vniMax is the largest network identifier of VXLAN.
 const vniMax = 1<<24 - 1
 
-// crossing counts the links between machines.
+// crossing counts the links between servers.
 func (t *testbed) crossing(at []int) (n int) {
 	for _, k := range t.Graph.Links {
 		if at[k.A.Node] != at[k.B.Node] {
@@ -51,21 +51,21 @@ func (t *testbed) place(ctx context.Context) (*engine.Placement, error) {
 		return nil, err
 	}
 	for _, why := range absent {
-		t.Announce("machine %s: it takes no part", why)
+		t.Announce("server %s: it takes no part", why)
 	}
 	if all, err = selectServers(all, t.Lab.Runtime.Hosts); err != nil {
 		return nil, fmt.Errorf("lab %s: runtime.hosts: %w", t.Lab.Name, err)
 	}
-	var machines []place.Machine
+	var machines []place.Server
 	for _, m := range all {
-		machines = append(machines, place.Machine{Name: m.Name, Cores: m.Cores, Memory: m.Memory})
+		machines = append(machines, place.Server{Name: m.Name, Cores: m.Cores, Memory: m.Memory})
 	}
 	at, err := place.Nodes(t.Graph, machines)
 	if err != nil {
 		return nil, fmt.Errorf("lab %s: %w", t.Lab.Name, err)
 	}
 	p := &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(t.Graph.Links)), Port: port}
-	for i := range t.Lab.Replicas() { // no two together while there are machines for that
+	for i := range t.Lab.Replicas() { // no two together while there are servers for that
 		p.Controllers = append(p.Controllers, i%len(all))
 	}
 	if p.Userspace, err = t.userspace(ctx, p); err != nil {
@@ -74,7 +74,7 @@ func (t *testbed) place(ctx context.Context) (*engine.Placement, error) {
 	return p, t.placeOutside(p)
 }
 
-// userspace returns the pairs of machines whose links are in user space.
+// userspace returns the pairs of servers whose links are in user space.
 func (t *testbed) userspace(ctx context.Context, p *engine.Placement) (pairs []shareapi.Pair, err error) {
 	if t.crossing(p.At) == 0 {
 		return nil, nil
@@ -102,7 +102,7 @@ const (
 	linksUserspace = "userspace"
 )
 
-// between counts the links between two machines.
+// between counts the links between two servers.
 func (t *testbed) between(at []int, a, b int) (n int) {
 	for _, k := range t.Graph.Links {
 		if x, y := at[k.A.Node], at[k.B.Node]; min(x, y) == min(a, b) && max(x, y) == max(a, b) {
@@ -112,7 +112,7 @@ func (t *testbed) between(at []int, a, b int) (n int) {
 	return n
 }
 
-// WritePlan writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.
+// WritePlan writes which node goes where, and how much a rehearsal of the lab's workloads sends from server to server.
 func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running) error {
 	if err := t.checkSpread(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 				beside += " and " + name
 			}
 		}
-		fmt.Fprintf(w, "machine %s, %d cores, %.1f GiB: %d nodes: %s%s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "), beside)
+		fmt.Fprintf(w, "server %s, %d cores, %.1f GiB: %d nodes: %s%s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "), beside)
 	}
 	all := uint64(0)
 	for a := range p.Machines {
@@ -155,11 +155,11 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 				p.Machines[a].Name, p.Machines[b].Name, t.between(p.At, a, b), how(p, a, b), float64(bytes)/1e6)
 		}
 	}
-	_, err = fmt.Fprintf(w, "between machines: %d of %d links, %.1f MB in a run\n", t.crossing(p.At), len(t.Graph.Links), float64(all)/1e6)
+	_, err = fmt.Fprintf(w, "between servers: %d of %d links, %.1f MB in a run\n", t.crossing(p.At), len(t.Graph.Links), float64(all)/1e6)
 	return err
 }
 
-// how says what the links between two machines are, if they are not VXLAN.
+// how describes the links between two servers, if they are not VXLAN.
 func how(p *engine.Placement, a, b int) string {
 	for _, u := range p.Userspace {
 		if u.A == a && u.B == b {

@@ -15,13 +15,13 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// The interface of an external host may be at any machine of a lab on several: MACHINE/INTERFACE. The host's node is on that machine.
+// The interface of an external host may be at any server of a lab on several: SERVER/INTERFACE. The host's node is on that server.
 
-// attachedAt returns the machine and the interface of an external host.
+// attachedAt returns the server and the interface of an external host.
 func attachedAt(p *engine.Placement, host, at string) (machine int, name string, err error) {
 	on, name, ok := strings.Cut(at, "/")
 	if !ok || on == "" || name == "" {
-		return 0, "", fmt.Errorf("attach %s=%s: the lab is on several machines: write --attach %s=MACHINE/INTERFACE", host, at, host)
+		return 0, "", fmt.Errorf("attach %s=%s: the lab is on several servers: write --attach %s=SERVER/INTERFACE", host, at, host)
 	}
 	var names []string
 	for i := range p.Machines {
@@ -30,10 +30,10 @@ func attachedAt(p *engine.Placement, host, at string) (machine int, name string,
 		}
 		names = append(names, p.Machines[i].Name)
 	}
-	return 0, "", fmt.Errorf("attach %s=%s: the lab is not on a machine %s: its machines are %s", host, at, on, strings.Join(names, ", "))
+	return 0, "", fmt.Errorf("attach %s=%s: the lab is not on a server %s: its servers are %s", host, at, on, strings.Join(names, ", "))
 }
 
-// placeOutside moves the nodes of external hosts to the machines where their interfaces are.
+// placeOutside moves the nodes of external hosts to the servers where their interfaces are.
 func (t *testbed) placeOutside(p *engine.Placement) error {
 	used := map[string]string{}
 	for _, host := range slices.Sorted(maps.Keys(t.Options.Attach)) {
@@ -53,13 +53,13 @@ func (t *testbed) placeOutside(p *engine.Placement) error {
 	}
 	for _, host := range t.Lab.Externals() {
 		if t.Options.Attach[host] == "" {
-			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=MACHINE/INTERFACE", host, t.Lab.Name, host)
+			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=SERVER/INTERFACE", host, t.Lab.Name, host)
 		}
 	}
 	return nil
 }
 
-// attachHere returns the interfaces of a machine, by external host.
+// attachHere returns the interfaces of a server, by external host.
 func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 	here := map[string]string{}
 	for host, at := range s.d.Options.Attach { // independent of each other
@@ -74,7 +74,7 @@ func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 	return here, nil
 }
 
-// port tells whether the interface of an external host here has a carrier, and its number.
+// port returns the carrier and the index of an external host's interface here.
 func (x *worker) port(node string) (*shareapi.Outside, error) {
 	p, _, err := x.nodeHere(node)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *serverNodes) PortOf(ctx context.Context, host string) (shareapi.Outside
 	}
 	a, err := s.askShare(ctx, &s.placement.Machines[machine], shareapi.Request{Do: shareapi.Port, Node: host})
 	if err == nil && a.Outside == nil {
-		err = fmt.Errorf("machine %s does not know the interface of %s", &s.placement.Machines[machine], host)
+		err = fmt.Errorf("server %s does not know the interface of %s", &s.placement.Machines[machine], host)
 	}
 	if err != nil {
 		return shareapi.Outside{}, err

@@ -10,10 +10,10 @@ import (
 	"github.com/mcastlab/mcastlab/internal/trunk"
 )
 
-// The management network of a lab on several machines has a bridge on each, which belongs to the process of the share. Frames go between machines
+// The management network of a lab on several servers has a bridge on each, which belongs to the process of the share. Frames go between servers
 // as those of the lab's links do, and as if they were of one more link.
 
-// makeHub makes the bridge of this machine, if the lab has a management network, and its ways to the others.
+// makeHub makes the bridge of this server, if the lab has a management network, and its ways to the others.
 func (x *worker) makeHub(p *labPart) (err error) {
 	if !p.share.Management {
 		return nil
@@ -42,7 +42,7 @@ func (x *worker) makeHub(p *labPart) (err error) {
 	return x.hub.Reach(netdev.Tunnel{VNI: p.share.VNI + link, Port: p.share.Port, Local: net.ParseIP(p.share.Hosts[p.share.Own])}, remotes)
 }
 
-// manage links the bridge of a management network to that of another machine.
+// manage links the bridge of a management network to that of another server.
 func (x *trunks) manage(link, to int, hub *netdev.Namespace) error {
 	own := netdev.End{NS: x.space, Port: link + to, Alias: "management network trunk"} // ports of links have lower numbers
 	if err := hub.ReachBy(to, own); err != nil {

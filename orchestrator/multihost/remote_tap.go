@@ -17,16 +17,16 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// A capture at a node of another machine has its socket there. Frames come as they are, each after its length and the instant at which
-// it was seen, in CLOCK_MONOTONIC of that machine. A byte from here ends it: what was seen until then comes, and then a length of 0.
+// A capture at a node of another server has its socket there. Frames come as they are, each after its length and the instant at which
+// it was seen, in CLOCK_MONOTONIC of that server. A byte from here ends it: what was seen until then comes, and then a length of 0.
 
-// tappedFrame is a frame of a capture on another machine.
+// tappedFrame is a frame of a capture on another server.
 type tappedFrame struct {
 	mono int64
 	b    []byte
 }
 
-// remoteTap is a source on another machine.
+// remoteTap is a source on another server.
 type remoteTap struct {
 	c       net.Conn
 	frames  chan tappedFrame
@@ -36,7 +36,7 @@ type remoteTap struct {
 }
 
 // errEnded is the error of a capture that nobody here has ended.
-var errEnded = errors.New("the share of its machine has ended the capture")
+var errEnded = errors.New("the share of its server has ended the capture")
 
 // tapInterval bounds how long a capture waits for frames before it looks whether it is to end.
 const tapInterval = 100 * time.Millisecond
@@ -44,7 +44,7 @@ const tapInterval = 100 * time.Millisecond
 // remoteFrames bounds how many frames wait here.
 const remoteFrames = 256
 
-// Tap opens a capture at a node of another machine.
+// Tap opens a capture at a node of another server.
 func (s *serverNodes) Tap(ctx context.Context, e topo.End) (orchestrator.FrameSource, error) {
 	node := s.d.Graph.Nodes[e.Node].Name
 	m := &s.placement.Machines[s.placement.At[e.Node]]
@@ -59,19 +59,19 @@ func (s *serverNodes) Tap(ctx context.Context, e topo.End) (orchestrator.FrameSo
 		for {
 			var head [12]byte
 			if _, t.err = io.ReadFull(in, head[:]); t.err != nil {
-				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
+				t.err = fmt.Errorf("server %s: capture at %s: %w", m, node, t.err)
 				return
 			}
 			n := binary.BigEndian.Uint32(head[:])
 			if n > frameMax {
-				t.err = fmt.Errorf("machine %s: capture at %s: a frame of %d bytes", m, node, n)
+				t.err = fmt.Errorf("server %s: capture at %s: a frame of %d bytes", m, node, n)
 			}
 			if n == 0 || t.err != nil {
 				return
 			}
 			b := make([]byte, n)
 			if _, t.err = io.ReadFull(in, b); t.err != nil {
-				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
+				t.err = fmt.Errorf("server %s: capture at %s: %w", m, node, t.err)
 				return
 			}
 			t.frames <- tappedFrame{int64(binary.BigEndian.Uint64(head[4:])) - s.Ahead(node), b}
@@ -145,7 +145,7 @@ func (t *remoteTap) Close() error {
 	return err
 }
 
-// tap sends the frames of a port here to whoever has asked, until he has no more use of them.
+// tap sends the frames of a port here to the caller, until the caller ends the connection.
 func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error {
 	t, err := x.openTap(ctx, q)
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || t == nil {

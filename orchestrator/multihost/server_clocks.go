@@ -18,18 +18,18 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the machine that runs it. Each other machine has
-// such a clock of its own: how far it is ahead is asked of the machine's share, and nodes get the line in the clock that they read.
+// A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the server that runs it. Each other server has
+// such a clock of its own: how far it is ahead is asked of the server's share, and nodes get the line in the clock that they read.
 
-// clockOffset is what is known of another machine's CLOCK_MONOTONIC.
+// clockOffset is an estimate of another server's CLOCK_MONOTONIC.
 type clockOffset struct {
 	ahead int64 // of the clock here, in ns
-	trip  int64 // of the question that told it, in ns: it is wrong by half of that at the most
+	trip  int64 // round trip of the request, in ns: the error is at most half of it
 	moved int64 // by how much it was found elsewhere than expected, when it was last asked, in ns
 }
 
 // better returns what is known after another question. An answer that took longer only counts if it contradicts what was known: the
-// clocks of two machines drift apart.
+// clocks of two servers drift apart.
 func (a clockOffset) better(b clockOffset) clockOffset {
 	off := b.ahead - a.ahead
 	switch slack := (a.trip + b.trip) / 2; {
@@ -45,16 +45,16 @@ func (a clockOffset) better(b clockOffset) clockOffset {
 	return a
 }
 
-// serverClocks are the clocks of all machines of a lab, by machine. A lab on one machine has none.
+// serverClocks are the clocks of all servers of a lab, by server. A lab on one server has none.
 type serverClocks struct {
 	mu  sync.Mutex
 	all []clockOffset
 }
 
-// clockTries is how often a machine is asked for its clock at a time.
+// clockTries is the number of clock requests to a server per measurement.
 const clockTries = 12
 
-// AskClocks asks all machines for their clocks.
+// AskClocks asks all servers for their clocks.
 func (s *serverNodes) AskClocks(ctx context.Context) error {
 	mono, err := live.NewMonotonic()
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *serverNodes) AskClocks(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 		defer stop()
 		if now[i], err = askClock(c, mono); err != nil {
-			return fmt.Errorf("machine %s: ask for its clock: %w", m, err)
+			return fmt.Errorf("server %s: ask for its clock: %w", m, err)
 		}
 		return nil
 	})
@@ -110,7 +110,7 @@ func askClock(c net.Conn, mono *live.Monotonic) (best clockOffset, err error) {
 	return best, nil
 }
 
-// clock tells this machine's CLOCK_MONOTONIC, once for each byte that comes.
+// clock tells this server's CLOCK_MONOTONIC, once for each byte that comes.
 func (x *worker) clock(c net.Conn) error {
 	mono, err := live.NewMonotonic()
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || mono == nil {
@@ -119,7 +119,7 @@ func (x *worker) clock(c net.Conn) error {
 	for {
 		var b [8]byte
 		if _, err := io.ReadFull(c, b[:1]); err != nil {
-			return nil // whoever asked has hung up
+			return nil // the caller has closed the connection
 		}
 		binary.BigEndian.PutUint64(b[:], uint64(mono.Now()))
 		if _, err := c.Write(b[:]); err != nil {
@@ -128,7 +128,7 @@ func (x *worker) clock(c net.Conn) error {
 	}
 }
 
-// Ahead returns by how much CLOCK_MONOTONIC of a node's machine is ahead of the one here, in ns.
+// Ahead returns by how much CLOCK_MONOTONIC of a node's server is ahead of the one here, in ns.
 func (s *serverNodes) Ahead(node string) int64 {
 	s.clocks.mu.Lock()
 	defer s.clocks.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *serverNodes) Ahead(node string) int64 {
 	return s.clocks.all[machine].ahead
 }
 
-// ClockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
+// ClockUncertainty returns by how much lab time on two servers may differ, and a frame be later between them than the lab says, in ns of
 // wall time: half of the time that a question takes for the one and for the other, and by how much clocks have drifted.
 func (s *serverNodes) ClockUncertainty() (ns int64) {
 	s.clocks.mu.Lock()
@@ -155,7 +155,7 @@ func (s *serverNodes) ClockUncertainty() (ns int64) {
 	return ns
 }
 
-// Trip returns how long a message to the farthest machine and back takes, in ns of wall time.
+// Trip returns how long a message to the farthest server and back takes, in ns of wall time.
 func (s *serverNodes) Trip() (ns int64) {
 	s.clocks.mu.Lock()
 	defer s.clocks.mu.Unlock()

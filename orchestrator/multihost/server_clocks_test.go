@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// TestApart: what is known of a machine's clock is from the quickest answer, until one contradicts it.
+// TestApart: what is known of a server's clock is from the quickest answer, until one contradicts it.
 func TestApart(t *testing.T) {
 	known := clockOffset{}
 	for _, x := range []struct{ heard, want clockOffset }{
@@ -71,7 +71,7 @@ func TestClockOfShare(t *testing.T) {
 	}
 }
 
-// TestAhead: the clock of a node is that of its machine.
+// TestAhead: the clock of a node is that of its server.
 func TestAhead(t *testing.T) {
 	g, err := topo.Star(3, topo.LinkParams{})
 	if err != nil {
@@ -88,9 +88,9 @@ func TestAhead(t *testing.T) {
 		}
 	}
 	if got := d.Access.ClockUncertainty(); got != 4+6+3 {
-		t.Errorf("machines are %d ns apart", got)
+		t.Errorf("servers are %d ns apart", got)
 	}
 	if got := d.Access.CPUTimeMost([]float64{1, 1}, []float64{3, 4}); got != 2*4 { // the first took 2 s of one core, the second 1 s of each
-		t.Errorf("the busiest machine stands for %v s", got)
+		t.Errorf("the busiest server stands for %v s", got)
 	}
 }

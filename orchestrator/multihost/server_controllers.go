@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// controllerAt returns the number of the machine of a controller; at has those of all.
+// controllerAt returns the number of the server of a controller; at has those of all.
 func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int, ok bool) {
 	for i, n := range d.Lab.Replicas() {
 		if n == name && i < len(at) {
@@ -23,7 +23,7 @@ func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int,
 	return 0, false
 }
 
-// controllerMachine returns the machine of a controller.
+// controllerMachine returns the server of a controller.
 func (s *serverNodes) controllerMachine(name string) *engine.Machine {
 	at, _ := controllerAt(s.d, name, s.placement.Controllers)
 	return &s.placement.Machines[at]

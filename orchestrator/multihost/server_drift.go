@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Drift looks for the parts that are gone of a lab on several machines.
+// Drift looks for the parts that are gone of a lab on several servers.
 func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err error) {
 	found := map[string]shareapi.Node{}
 	var mu sync.Mutex
@@ -61,7 +61,7 @@ func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err erro
 	return x, nil
 }
 
-// Repair says what is gone of a lab on several machines.
+// Repair reports the missing parts of a lab on several servers.
 func (s *serverNodes) Repair(_ context.Context, x orchestrator.Drift) error {
 	var what string
 	switch {
@@ -74,5 +74,5 @@ func (s *serverNodes) Repair(_ context.Context, x orchestrator.Drift) error {
 	default:
 		what = fmt.Sprintf("link %s is gone", s.d.Graph.LinkName(x.Links[0]))
 	}
-	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", s.d.Lab.Name, what)
+	return fmt.Errorf("lab %s: %s, and a lab on several servers is not mended: mcastlab destroy it, and deploy it again", s.d.Lab.Name, what)
 }

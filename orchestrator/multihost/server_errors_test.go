@@ -15,8 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// TestBlame: what fails at a node of a lab on several machines names the machine, once, also where only the node was called.
-// A machine that was lost while a run opened its nodes was not named before.
+// TestBlame: what fails at a node of a lab on several servers names the server, once, also where only the node was called.
+// A server that was lost while a run opened its nodes was not named before.
 func TestBlame(t *testing.T) {
 	g, err := topo.Star(3, topo.LinkParams{})
 	if err != nil {
@@ -29,21 +29,21 @@ func TestBlame(t *testing.T) {
 		case 1:
 			return fmt.Errorf("node %s: %w", g.Nodes[i].Name, io.ErrUnexpectedEOF)
 		case 2:
-			return fmt.Errorf("machine m1 (10.0.0.2): %w", io.ErrClosedPipe)
+			return fmt.Errorf("server m1 (10.0.0.2): %w", io.ErrClosedPipe)
 		}
 		return nil
 	}
 	if err := d.Each(fail); err == nil || !strings.HasPrefix(err.Error(), "node "+g.Nodes[1].Name) {
-		t.Errorf("of one machine: %v", err)
+		t.Errorf("of one server: %v", err)
 	}
 	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 1, 0}, Machines: []engine.Machine{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}}
 	err = d.Each(fail)
 	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.ErrClosedPipe) {
-		t.Fatalf("of two machines: %v", err)
+		t.Fatalf("of two servers: %v", err)
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
-		if strings.Count(line, "machine m1 (10.0.0.2): ") != 1 {
-			t.Errorf("%q names the machine %d times", line, strings.Count(line, "machine m1 (10.0.0.2): "))
+		if strings.Count(line, "server m1 (10.0.0.2): ") != 1 {
+			t.Errorf("%q names the server %d times", line, strings.Count(line, "server m1 (10.0.0.2): "))
 		}
 	}
 }

@@ -25,19 +25,19 @@ type serverNodes struct {
 	clocks    serverClocks
 }
 
-// Blame names the machine of a node in what failed there: it may be the machine that has gone.
+// Blame names the server of a node in what failed there: it may be the server that has gone.
 func (s *serverNodes) Blame(node int, err error) error {
 	if err == nil {
 		return err
 	}
 	m := &s.placement.Machines[s.placement.At[node]]
-	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
+	if strings.Contains(err.Error(), m.String()) { // who called the server has named it
 		return err
 	}
-	return fmt.Errorf("machine %s: %w", m, err)
+	return fmt.Errorf("server %s: %w", m, err)
 }
 
-// eachMachine calls f for all machines of the lab at once.
+// eachMachine calls f for all servers of the lab at once.
 func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error {
 	errs := make([]error, len(s.placement.Machines))
 	var all sync.WaitGroup
@@ -48,7 +48,7 @@ func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error 
 	return errors.Join(errs...)
 }
 
-// askShare asks the process of a machine's share something.
+// askShare asks the process of a server's share something.
 func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
@@ -57,13 +57,13 @@ func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, q shareap
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	if a, err = shareapi.Ask(c, q); err != nil {
-		err = fmt.Errorf("machine %s: %w", m, err)
+		err = fmt.Errorf("server %s: %w", m, err)
 	}
 	_ = c.Close() // nothing is under way
 	return a, err
 }
 
-// callShare calls the process of a machine's share. The connection is what the answer leaves.
+// callShare calls the process of a server's share. The connection is what the answer leaves.
 func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
@@ -76,18 +76,18 @@ func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q sharea
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("machine %s: %w", m, err)
+		return nil, fmt.Errorf("server %s: %w", m, err)
 	}
 	return c, nil
 }
 
-// Where returns the name of a node or controller with that of its machine.
+// Where returns the name of a node or controller with that of its server.
 func (s *serverNodes) Where(node string) string {
 	at, ok := s.machineOf(node)
 	if !ok {
 		return node
 	}
-	return fmt.Sprintf("%s on machine %s", node, &s.placement.Machines[at])
+	return fmt.Sprintf("%s on server %s", node, &s.placement.Machines[at])
 }
 
 // ServerOf returns the server of a node or controller.
@@ -103,7 +103,7 @@ func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
 func (s *serverNodes) Call(ctx context.Context, node string, q shareapi.Request) (net.Conn, error) {
 	server, ok := s.ServerOf(node)
 	if !ok {
-		return nil, fmt.Errorf("no machine of lab %s has it", s.d.Lab.Name)
+		return nil, fmt.Errorf("no server of lab %s has it", s.d.Lab.Name)
 	}
 	return s.callShare(ctx, server, q)
 }
@@ -114,7 +114,7 @@ func (s *serverNodes) Local() bool { return false }
 // Await does nothing: the servers have waited for their nodes.
 func (s *serverNodes) Await(context.Context) error { return nil }
 
-// machineOf returns the number of the machine of a node or controller.
+// machineOf returns the number of the server of a node or controller.
 func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
 	if i, found := s.d.Graph.Find(node); found {
 		return s.placement.At[i], true
@@ -139,8 +139,8 @@ func (s *serverNodes) DialMetrics(node int) orchestrator.Dialer {
 	}
 }
 
-// EachReached calls f for every node of the machines whose share answers, a few of each machine at a time. So no node waits for
-// a machine that is not there.
+// EachReached calls f for every node of the servers whose share answers, a few of each server at a time. So no node waits for
+// a server that is not there.
 func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error {
 	return s.eachMachine(func(i int, m *engine.Machine) error {
 		c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
@@ -160,7 +160,7 @@ func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Ma
 	})
 }
 
-// CPUTime returns the CPU time that the lab has taken so far, in seconds, by machine.
+// CPUTime returns the CPU time that the lab has taken so far, in seconds, by server.
 func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
 	all := make([]float64, len(s.placement.Machines))
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
@@ -171,7 +171,7 @@ func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
 	return all, err
 }
 
-// CPUTimeMost returns the CPU time that the lab has taken between two looks. Of several machines the busiest one counts, as if the others
+// CPUTimeMost returns the CPU time that the lab has taken between two looks. Of several servers the busiest one counts, as if the others
 // were as busy for their cores: it is the one that keeps up last.
 func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
 	for i := range min(len(from), len(to)) {
@@ -181,7 +181,7 @@ func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
 	return most
 }
 
-// Cores returns how many processor cores the lab has, on all its machines.
+// Cores returns how many processor cores the lab has, on all its servers.
 func (s *serverNodes) Cores() (n int) {
 	for i := range s.placement.Machines {
 		n += max(1, s.placement.Machines[i].Cores)

@@ -11,13 +11,13 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// hostsAuto is the value of runtime.hosts that means all machines that are ready.
+// hostsAuto is the value of runtime.hosts that means all servers that are ready.
 const hostsAuto = "auto"
 
 // labelPrefix begins a constraint, as of a Swarm's services: node.labels.KEY==VALUE, or with !=.
 const labelPrefix = "node.labels."
 
-// selectServers returns the machines that runtime.hosts means: those that it names, in this order, or else all, of which all its
+// selectServers returns the servers that runtime.hosts means: those that it names, in this order, or else all, of which all its
 // constraints hold.
 func selectServers(all []engine.Machine, hosts string) ([]engine.Machine, error) {
 	var names, constraints []string
@@ -48,14 +48,14 @@ func selectServers(all []engine.Machine, hosts string) ([]engine.Machine, error)
 			}
 		}
 		if len(left) == 0 {
-			return nil, fmt.Errorf("%s: no machine is left: %s", c, labelsOf(some))
+			return nil, fmt.Errorf("%s: no server is left: %s", c, labelsOf(some))
 		}
 		some = left
 	}
 	return some, nil
 }
 
-// meets reports whether a constraint holds of a machine. A label that it does not have has no value, as for a Swarm's services.
+// meets reports whether a constraint holds of a server. A label that it does not have has no value, as for a Swarm's services.
 func meets(constraint string, m *engine.Machine) (bool, error) {
 	for _, sign := range []string{"==", "!="} {
 		key, value, ok := strings.Cut(strings.TrimPrefix(constraint, labelPrefix), sign)
@@ -66,7 +66,7 @@ func meets(constraint string, m *engine.Machine) (bool, error) {
 	return false, fmt.Errorf("%q is no constraint: give %sKEY==VALUE, or with !=", constraint, labelPrefix)
 }
 
-// labelsOf lists machines' labels, as errors do.
+// labelsOf lists servers' labels, as errors do.
 func labelsOf(all []engine.Machine) string {
 	var text []string
 	for i := range all {
@@ -83,7 +83,7 @@ func labelsOf(all []engine.Machine) string {
 	return strings.Join(text, ", ")
 }
 
-// named returns the machines of these names, in this order.
+// named returns the servers of these names, in this order.
 func named(all []engine.Machine, names []string) (some []engine.Machine, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(m engine.Machine) bool { return m.Name == name || m.Node == name })
@@ -92,7 +92,7 @@ func named(all []engine.Machine, names []string) (some []engine.Machine, err err
 			for _, m := range all {
 				have = append(have, m.Name)
 			}
-			return nil, fmt.Errorf("%q is no machine that is ready: these are %s", name, strings.Join(have, ", "))
+			return nil, fmt.Errorf("%q is no server that is ready: these are %s", name, strings.Join(have, ", "))
 		}
 		if slices.ContainsFunc(some, func(m engine.Machine) bool { return m.Node == all[i].Node }) {
 			return nil, fmt.Errorf("%q appears twice", name)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// TestPick: runtime.hosts names machines, in its order, or says what their labels have to be, or both.
+// TestPick: runtime.hosts names servers, in its order, or says what their labels have to be, or both.
 func TestPick(t *testing.T) {
 	all := []engine.Machine{
 		{Node: "n1", Name: "sw1", Labels: map[string]string{"rack": "a", "nvme": ""}},
@@ -25,10 +25,10 @@ func TestPick(t *testing.T) {
 		{"auto,node.labels.rack == b", "sw2"},
 		{"sw3,sw2,node.labels.rack!=a", "sw3 sw2"},
 		{"node.labels.rack!=a,node.labels.rack!=b", "sw3"},
-		{"sw9", `error: "sw9" is no machine that is ready: these are sw1, sw2, sw3`},
+		{"sw9", `error: "sw9" is no server that is ready: these are sw1, sw2, sw3`},
 		{"sw1,n1", `error: "n1" appears twice`},
-		{"node.labels.rack==c", "error: node.labels.rack==c: no machine is left: sw1 has nvme= rack=a, sw2 has rack=b, sw3 has no labels"},
-		{"sw3,node.labels.rack==a", "error: node.labels.rack==a: no machine is left: sw3 has no labels"},
+		{"node.labels.rack==c", "error: node.labels.rack==c: no server is left: sw1 has nvme= rack=a, sw2 has rack=b, sw3 has no labels"},
+		{"sw3,node.labels.rack==a", "error: node.labels.rack==a: no server is left: sw3 has no labels"},
 		{"node.labels.rack=a", `error: "node.labels.rack=a" is no constraint: give node.labels.KEY==VALUE, or with !=`},
 		{"node.labels.==a", `error: "node.labels.==a" is no constraint: give node.labels.KEY==VALUE, or with !=`},
 	} {

@@ -58,7 +58,7 @@ func (t *testbed) Make(ctx context.Context, message []byte) (made string, err er
 	if err := servers.makeShares(ctx, message); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d nodes and %d links, %d of them between machines, made in %v", len(t.Graph.Nodes), len(t.Graph.Links),
+	return fmt.Sprintf("%d nodes and %d links, %d of them between servers, made in %v", len(t.Graph.Nodes), len(t.Graph.Links),
 		t.crossing(p.At), time.Since(begin).Round(time.Millisecond)), nil
 }
 
@@ -67,7 +67,7 @@ func (t *testbed) nodes(p *engine.Placement) *serverNodes {
 	return &serverNodes{d: t.Deployed, servers: t.servers, placement: p}
 }
 
-// makeShares has each machine make its share, tries the links between them, and then has nodes get the sockets.
+// makeShares has each server make its share, tries the links between them, and then has nodes get the sockets.
 func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 	p := s.placement
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
@@ -116,7 +116,7 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 	})
 }
 
-// Reach reads the placement of a lab that is up.
+// Reach reads the placement of a running lab.
 func (t *testbed) Reach() (orchestrator.NodeAccess, error) {
 	p := &engine.Placement{}
 	b, err := os.ReadFile(filepath.Join(t.Store.Dir, engine.PlacementFile))

@@ -13,10 +13,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// trunkStatesWait bounds how long a machine may take to answer with what its links in user space have carried.
+// trunkStatesWait bounds how long a server may take to answer with what its links in user space have carried.
 const trunkStatesWait = 10 * time.Second
 
-// Trunks returns those of a lab on several machines, each from both ends; none if the kernel makes all of its links. A machine that does not
+// Trunks returns those of a lab on several servers, each from both ends; none if the kernel makes all of its links. A server that does not
 // answer has the reason for it.
 func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 	if len(s.placement.Userspace) == 0 {

@@ -26,9 +26,9 @@ import (
 // ShareOptions are the options of the process of a share.
 type ShareOptions struct {
 	orchestrator.Options
-	// DialPeer calls the share of the lab on another machine.
+	// DialPeer calls the share of the lab on another server.
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
-	// ServeProgram runs a program at a node here, for a caller on another machine: it answers the request, and passes what the
+	// ServeProgram runs a program at a node here, for a caller on another server: it answers the request, and passes what the
 	// program reads and writes over the connection.
 	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
 }
@@ -40,7 +40,7 @@ type worker struct {
 	o     ShareOptions
 	store *orchestrator.Store
 	log   func(format string, args ...any)
-	mu    sync.Mutex // of what changes the machine
+	mu    sync.Mutex // of what changes the server
 	part  *labPart   // nil: nothing has been made
 	far   *peerSockets
 
@@ -49,7 +49,7 @@ type worker struct {
 	hub    *netdev.Namespace
 }
 
-// ServeShare is the process of a machine's share of a lab. It ends with the context.
+// ServeShare is the process of a server's share of a lab. It ends with the context.
 func ServeShare(ctx context.Context, lab string, o ShareOptions) error {
 	s, err := orchestrator.StoreOf(lab)
 	if err != nil {
@@ -139,7 +139,7 @@ func (x *worker) serve(ctx context.Context, c net.Conn) error {
 	return shareapi.Reply(c, a, err)
 }
 
-// program runs a program at a node here, for whoever has asked.
+// program runs a program at a node here, for the caller.
 func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Request) error {
 	p, _, err := x.nodeHere(q.Node)
 	if err != nil {
@@ -215,7 +215,7 @@ func (x *worker) ready(ctx context.Context) error {
 	return orchestrator.HandOverSockets(ctx, x.part.Deployed, outside)
 }
 
-// look tells which nodes are there, and their interfaces.
+// look lists the nodes here, and their interfaces.
 func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -249,7 +249,7 @@ func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (er
 	return err
 }
 
-// trunkStates tells what links in user space have carried.
+// trunkStates returns the counters of links in user space.
 func (x *worker) trunkStates() []shareapi.TrunkState {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 )
 
 // Controllers reach nodes and each other at sockets in the nodes' folders, wherever these are: the folders of what is on other
-// machines are made by the share, which passes bytes on to the share there, through the daemon of that machine.
+// servers are made by the share, which passes bytes on to the share there, through the daemon of that server.
 
-// peerSockets are the sockets of what is on other machines.
+// peerSockets are the sockets of what is on other servers.
 type peerSockets struct {
 	stop context.CancelFunc
 	all  sync.WaitGroup
@@ -35,7 +35,7 @@ func (f *peerSockets) close() {
 	}
 }
 
-// openPeers makes the sockets at which the controllers here reach nodes and controllers on other machines.
+// openPeers makes the sockets at which the controllers here reach nodes and controllers on other servers.
 func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	here := false
 	for _, at := range p.share.Controllers {
@@ -96,7 +96,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 				context.AfterFunc(ctx, func() { _ = c.Close() })
 				far, err := x.dialPeer(ctx, p, machine, shareapi.Request{Do: do, Node: node})
 				if err != nil {
-					return // whoever has connected tries again, and says what does not work
+					return // the caller retries, and reports the failure
 				}
 				context.AfterFunc(ctx, func() { _ = far.Close() })
 				shareapi.Join(c, far, c)
@@ -106,10 +106,10 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 	return nil
 }
 
-// peerWait bounds how long another machine may take to answer the request at the beginning of a connection.
+// peerWait bounds how long another server may take to answer the request at the beginning of a connection.
 const peerWait = 5 * time.Second
 
-// dialPeer connects to something on another machine.
+// dialPeer connects to something on another server.
 func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q shareapi.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerWait)
 	defer cancel()
@@ -143,7 +143,7 @@ func (x *worker) listenHere(ctx context.Context, name string) (net.Listener, err
 	return l, nil
 }
 
-// servePeers answers shares of the lab on other machines, until the socket is closed. They may reach agents and controllers here, and bring
+// servePeers answers shares of the lab on other servers, until the socket is closed. They may reach agents and controllers here, and bring
 // the frames of links in user space.
 func (x *worker) servePeers(l net.Listener) {
 	for {
@@ -165,10 +165,10 @@ func (x *worker) servePeers(l net.Listener) {
 			case shareapi.Trunk:
 				err = x.accept(c, q)
 			default:
-				err = shareapi.Reply(c, shareapi.Answer{}, fmt.Errorf("%q is no request of another machine", q.Do))
+				err = shareapi.Reply(c, shareapi.Answer{}, fmt.Errorf("%q is no request of another server", q.Do))
 			}
 			if err != nil {
-				x.log("%s of another machine: %v", q.Do, err)
+				x.log("%s of another server: %v", q.Do, err)
 			}
 		}()
 	}

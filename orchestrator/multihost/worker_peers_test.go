@@ -20,7 +20,7 @@ import (
 
 const peersLab = "name: t-peers\ntopology: {star: {hosts: 2}}\ncontrollers: 3\n"
 
-// sharesOf returns the processes of the shares of a lab on two machines: h0, controller0 and controller2 are on the first, the rest is on
+// sharesOf returns the processes of the shares of a lab on two servers: h0, controller0 and controller2 are on the first, the rest is on
 // the second. Each reaches the other's peers' socket.
 func sharesOf(t *testing.T) [2]*worker {
 	t.Helper()
@@ -92,7 +92,7 @@ func (x *worker) echo(t *testing.T, node, socket string) {
 	}()
 }
 
-// TestFarSockets: a controller's share has sockets of the nodes and controllers on the other machine, which lead there; they go with it.
+// TestFarSockets: a controller's share has sockets of the nodes and controllers on the other server, which lead there; they go with it.
 func TestFarSockets(t *testing.T) {
 	all := sharesOf(t)
 	all[1].echo(t, "h1", nodeapi.AgentSocket)
@@ -133,7 +133,7 @@ func TestFarSockets(t *testing.T) {
 	}
 }
 
-// TestPeersMay: shares on other machines reach what is here by its name, and may ask for nothing else.
+// TestPeersMay: shares on other servers reach what is here by its name, and may ask for nothing else.
 func TestPeersMay(t *testing.T) {
 	x := sharesOf(t)[1]
 	x.echo(t, "h1", nodeapi.AgentSocket)
@@ -145,14 +145,14 @@ func TestPeersMay(t *testing.T) {
 		{shareapi.Request{Do: shareapi.Agent, Node: "h0"}, "node h0 is not here"},
 		{shareapi.Request{Do: shareapi.Raft, Node: "controller0"}, "node controller0 is not here"},
 		{shareapi.Request{Do: shareapi.Agent, Node: "../d"}, "node ../d is not here"},
-		{shareapi.Request{Do: shareapi.Start}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Probe}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Ready}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Look}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Logs, Node: "h1"}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Remove}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Steps}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Start}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Probe}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Ready}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Look}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Logs, Node: "h1"}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Remove}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another server"},
+		{shareapi.Request{Do: shareapi.Steps}, "no request of another server"},
 	} {
 		c, err := net.Dial("unix", filepath.Join(x.store.Dir, shareapi.PeersSocket))
 		if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/trunk"
 )
 
-// A link in user space is a veth pair on each machine: one end is the node's, as of any link; the other is in a namespace of the share's
-// process, which passes frames between its socket there and the connection to the other machine's share (package trunk). The node
-// has the interface and the socket that it has of any link, and tcpdump sees what it sends. That namespace keeps the machine's own
+// A link in user space is a veth pair on each server: one end is the node's, as of any link; the other is in a namespace of the share's
+// process, which passes frames between its socket there and the connection to the other server's share (package trunk). The node
+// has the interface and the socket that it has of any link, and tcpdump sees what it sends. That namespace keeps the server's own
 // network stack off the link, and goes with the process.
 
 // trunks are the links in user space of a share.
@@ -29,15 +29,15 @@ type trunks struct {
 	ctx    context.Context // until the share is removed
 	stop   context.CancelFunc
 	space  *netdev.Namespace
-	byFar  map[int]*trunkLink // by machine; does not change while connections are made
+	byFar  map[int]*trunkLink // by server; does not change while connections are made
 	mu     sync.Mutex
 	closed bool
 	all    sync.WaitGroup
 }
 
-// trunkLink is the links to one machine.
+// trunkLink is the links to one server.
 type trunkLink struct {
-	name  string // of the machine
+	name  string // of the server
 	to    int
 	files []*os.File
 	ports map[int]trunk.Port
@@ -71,7 +71,7 @@ func newTrunks(s *shareapi.Share) (*trunks, error) {
 	return x, err
 }
 
-// add makes the end that is here of a link to another machine.
+// add makes the end that is here of a link to another server.
 func (x *trunks) add(link, to int, end netdev.End) error {
 	own := netdev.End{NS: x.space, Port: link, Alias: end.Alias + " trunk"}
 	if err := netdev.Join(end, own); err != nil {
@@ -121,10 +121,10 @@ func (x *trunks) close() error {
 	return errors.Join(err, x.space.Close())
 }
 
-// callAgain is how long a share waits before it calls another again.
+// callAgain is the pause of a share before it retries a connection to another.
 const callAgain = 200 * time.Millisecond
 
-// begin has the links carry frames: this share calls those of machines with higher numbers, and is called by the others.
+// begin has the links carry frames: this share calls those of servers with higher numbers, and is called by the others.
 func (x *worker) begin(p *labPart) {
 	if p.trunks == nil {
 		return
@@ -161,7 +161,7 @@ func (x *worker) accept(c net.Conn, q shareapi.Request) error {
 		f = p.trunks.byFar[q.From]
 	}
 	if f == nil || !p.trunks.enter() {
-		return shareapi.Reply(c, shareapi.Answer{}, errors.New("it has no links in user space to that machine"))
+		return shareapi.Reply(c, shareapi.Answer{}, errors.New("it has no links in user space to that server"))
 	}
 	defer p.trunks.all.Done()
 	f.mu.Lock()
@@ -203,7 +203,7 @@ func (f *trunkLink) failed(err error) {
 	f.err = err
 }
 
-// trunksWait is how long a run waits for the connections to other machines.
+// trunksWait limits the wait of a run for the connections to other servers.
 const trunksWait = 15 * time.Second
 
 // await waits until all connections are there. check then says whether one has ended since.
@@ -224,7 +224,7 @@ func (x *trunks) await(ctx context.Context) (check func() error, err error) {
 		case <-ctx.Done():
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return nil, fmt.Errorf("its links in user space to machine %s have no connection within %v: %w", f.name, trunksWait, orUnknown(f.err))
+			return nil, fmt.Errorf("its links in user space to server %s have no connection within %v: %w", f.name, trunksWait, orUnknown(f.err))
 		}
 	}
 	return func() error {
@@ -233,7 +233,7 @@ func (x *trunks) await(ctx context.Context) (check func() error, err error) {
 			now, err := f.broke, f.err
 			f.mu.Unlock()
 			if now != n {
-				return fmt.Errorf("the connection that its links to machine %s have in user space has broken: %w", f.name, orUnknown(err))
+				return fmt.Errorf("the connection that its links to server %s have in user space has broken: %w", f.name, orUnknown(err))
 			}
 		}
 		return nil
@@ -248,7 +248,7 @@ func orUnknown(err error) error {
 	return err
 }
 
-// states tells what has been carried, by machine.
+// states returns the counters, by server.
 func (x *trunks) states() (all []shareapi.TrunkState) {
 	if x == nil {
 		return nil

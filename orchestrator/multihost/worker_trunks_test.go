@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
-// trunkEnds are the sockets of the two nodes of the link between the machines of sharesOf.
+// trunkEnds are the sockets of the two nodes of the link between the servers of sharesOf.
 func trunkEnds(t *testing.T, all [2]*worker) (fds [2]int) {
 	t.Helper()
 	for i, x := range all {
@@ -93,8 +93,8 @@ func settled(t *testing.T, from, to int) {
 	}
 }
 
-// TestTrunks: links in user space carry frames both ways and count them. A connection that breaks is noticed by whoever watches, with the name of
-// the other machine, and another follows. Nobody but the share of the other machine in the same deployment gets in.
+// TestTrunks: links in user space carry frames both ways and count them. A broken connection is reported with the name of the other server, and a
+// new one follows. Only the share of the other server in the same deployment can connect.
 func TestTrunks(t *testing.T) {
 	all := sharesOf(t)
 	fds := trunkEnds(t, all)
@@ -139,22 +139,22 @@ func TestTrunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shareapi.Ask(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that machine") {
+		if _, err := shareapi.Ask(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that server") {
 			t.Errorf("%+v: %v", q, err)
 		}
 		_ = c.Close()
 	}
 	for i, check := range checks {
 		if err := check(); err != nil {
-			t.Errorf("machine %d: %v", i, err)
+			t.Errorf("server %d: %v", i, err)
 		}
 	}
 	to := all[0].trunks.byFar[1]
 	to.mu.Lock()
 	_ = to.conn.Close()
 	to.mu.Unlock()
-	breaks(t, checks[0], "links to machine m2 (b) have in user space has broken")
-	breaks(t, checks[1], "links to machine m1 (a) have in user space has broken: the other end has ended it")
+	breaks(t, checks[0], "links to server m2 (b) have in user space has broken")
+	breaks(t, checks[1], "links to server m1 (a) have in user space has broken: the other end has ended it")
 	for _, x := range all {
 		if _, err := x.trunks.await(ctx); err != nil {
 			t.Fatal(err)

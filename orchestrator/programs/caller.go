@@ -25,14 +25,14 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// The share is in a container, and programs at nodes are the machine's. So the share starts this binary again, with the verb
-// CallerVerb, where the machine's files are: in the mount namespace of the process that has started the container. That one does
-// what a command that runs a program at a node of its own machine does.
+// The share is in a container, and programs at nodes are the server's. So the share starts this binary again, with the verb
+// CallerVerb, where the server's files are: in the mount namespace of the process that has started the container. That one does
+// what a command that runs a program at a node of its own server does.
 
-// CallerVerb is the verb of the process that runs a program for a caller on another machine.
+// CallerVerb is the verb of the process that runs a program for a caller on another server.
 const CallerVerb = "caller"
 
-// callerOrder is what such a process is told first; signals follow, a byte each. It ends with the pipe.
+// callerOrder is the first message to such a process; signals follow, a byte each. The process ends with the pipe.
 type callerOrder struct {
 	Run            shareapi.Run
 	Lab, Node, Dir string
@@ -41,7 +41,7 @@ type callerOrder struct {
 	Hosts          string // see start
 }
 
-// callerAnswer is what such a process answers: what mpirun wants to run elsewhere, and at last how the program has ended.
+// callerAnswer is a reply of such a process: a command that mpirun starts elsewhere, and at the end the outcome of the program.
 type callerAnswer struct {
 	Asked *shareapi.Asked `json:"asked,omitempty"`
 	Ended *shareapi.Ended `json:"ended,omitempty"`
@@ -60,12 +60,12 @@ func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *
 	}
 	b, err := json.Marshal(e)
 	if err == nil {
-		_ = to.Write(shareapi.PartEnded, b) // whoever asked may have gone
+		_ = to.Write(shareapi.PartEnded, b) // the caller may have gone
 	}
 	return err
 }
 
-// orderOf returns what the process that runs the program is told.
+// orderOf returns the order for the process that runs the program.
 func orderOf(ctx context.Context, d *orchestrator.Deployed, q *shareapi.Request) (*callerOrder, error) {
 	if q.Run == nil || len(q.Run.Argv) == 0 {
 		return nil, errors.New("a program without a name")
@@ -158,12 +158,12 @@ func takeAnswers(answer io.Reader, to *shareapi.Pieces, e *shareapi.Ended) (ende
 			return true
 		}
 		if b, err := json.Marshal(a.Asked); err == nil {
-			_ = to.Write(shareapi.PartAsked, b) // whoever asked may have gone
+			_ = to.Write(shareapi.PartAsked, b) // the caller may have gone
 		}
 	}
 }
 
-// stdio is what a program reads and writes, on this side.
+// stdio holds this side's ends of a program's input and output.
 type stdio struct {
 	to       *shareapi.Pieces
 	in       *os.File   // what it reads is written here
@@ -206,7 +206,7 @@ func (s *stdio) open(cmd *exec.Cmd, size *shareapi.Size) error {
 	return nil
 }
 
-// openTerminal makes a terminal of the machine.
+// openTerminal makes a terminal of the server.
 func (s *stdio) openTerminal(size *shareapi.Size) (far *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *stdio) take(c net.Conn, tell *os.File) {
 			select {
 			case input <- append([]byte{}, b...):
 			default:
-				return // more than there is room for: no caller of ours
+				return // more than there is room for: not from a caller of this program
 			}
 		case part == shareapi.PartSignal && len(b) == 1:
 			_, _ = tell.Write(b) // it may have ended
@@ -302,7 +302,7 @@ func (s *stdio) feed(input <-chan []byte) {
 	}
 }
 
-// onMachine calls f where the files are those of this machine, and not those of the container of this process.
+// onMachine calls f where the files are those of this server, and not those of the container of this process.
 func onMachine(f func() error) error {
 	failed := make(chan error, 1)
 	go func() {
@@ -310,14 +310,14 @@ func onMachine(f func() error) error {
 		failed <- func() error {
 			fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			defer func() { _ = unix.Close(fd) }() // it was only looked at
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			if err := unix.Setns(fd, unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("reach the files of this machine: %w", err)
+				return fmt.Errorf("reach the files of this server: %w", err)
 			}
 			return f()
 		}()
@@ -334,7 +334,7 @@ func (callerSignal) Error() string { return "interrupted" }
 // Signal returns the signal.
 func (s callerSignal) Signal() syscall.Signal { return s.by }
 
-// Call is the process that runs a program for a caller on another machine: told over the descriptor tell, it answers over answer.
+// Call is the process that runs a program for a caller on another server: it reads orders from tell and replies on answer.
 func Call(ctx context.Context, tell, answer *os.File) error {
 	for _, f := range []*os.File{tell, answer} {
 		unix.CloseOnExec(int(f.Fd()))
@@ -395,7 +395,7 @@ func (k *callerOrder) run(ctx context.Context, tell *replies) (code int, err err
 	if k.Why != "" {
 		s.why = errors.New(k.Why)
 	} else if _, err := os.Stat(filepath.Join(x.Library, library)); err != nil {
-		s.why = fmt.Errorf("%s is not in %s on this machine: build it by make verbs, and copy it there, or set MCASTLAB_VERBS_LIB to a folder that all machines have",
+		s.why = fmt.Errorf("%s is not in %s on this server: build it by make verbs, and copy it there, or set MCASTLAB_VERBS_LIB to a folder that all servers have",
 			library, x.Library)
 	}
 	if name := os.Getenv("SUDO_USER"); name != "" && !x.Root {

@@ -19,7 +19,7 @@ import (
 // What the clocks of a program at a node show (Execution.Clock).
 const (
 	ClockLab  = "lab"  // the lab's time
-	ClockWall = "wall" // that of this machine; so does an empty string
+	ClockWall = "wall" // that of this server; so does an empty string
 	ClockAuto = "auto" // the lab's time where it can be shown
 )
 
@@ -30,7 +30,7 @@ const turnsDate = 1767225600
 const timeLibrary = "libmcasttime.so"
 
 // withLabTime returns the environment of a program whose clocks show the lab's time, which it gets from the process of its NIC;
-// where that cannot be shown, a program of ClockAuto has this machine's time.
+// where that cannot be shown, a program of ClockAuto has this server's time.
 func (x *Execution) withLabTime(env []string, s programSite) ([]string, error) {
 	if x.Clock == ClockWall || x.Clock == "" || x.byKernelStamps() {
 		return env, nil
@@ -107,7 +107,7 @@ func appendPreload(env []string, path string) []string {
 	return append(env, preloadEnv+"="+path)
 }
 
-// LabTime reports whether a program at a node is shown the lab's time, unless it is to see this machine's, and how long
+// LabTime reports whether a program at a node is shown the lab's time, unless it is to see this server's, and how long
 // a second of it takes while no run sets another dilation.
 func LabTime(d *orchestrator.Deployed, node string, x *Execution) (dilation float64, shown bool) {
 	if WithoutNIC(d, node, x.Library) != nil || x.withoutLabTime() != nil || x.byKernelStamps() {

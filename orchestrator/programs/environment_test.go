@@ -16,7 +16,7 @@ import (
 )
 
 // TestProgramEnvironments: in a dilated lab a program has the same environment whatever starts it, with the lab's time in it; what mpirun
-// starts has this machine's time, by the command and as a workload.
+// starts has this server's time, by the command and as a workload.
 func TestProgramEnvironments(t *testing.T) {
 	library := t.TempDir()
 	for _, name := range []string{"libibverbs.so.1", "libmcastsysfs.so", timeLibrary} {

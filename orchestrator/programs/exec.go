@@ -38,7 +38,7 @@ type Execution struct {
 }
 
 // NewExecution returns what runs a program at nodes. It is the same whatever starts the program: exec, shell, or a workload. Only what Open
-// MPI's mpirun starts sees this machine's time unless the user says otherwise: it sleeps for seconds when it ends, which are minutes in a slow lab.
+// MPI's mpirun starts sees this server's time unless the user says otherwise: it sleeps for seconds when it ends, which are minutes in a slow lab.
 func NewExecution(argv []string, library string, mpi bool) Execution {
 	x := Execution{Argv: argv, Library: library, Clock: ClockAuto}
 	if mpi {
@@ -91,7 +91,7 @@ func Exec(ctx context.Context, d *orchestrator.Deployed, x Execution) (code int,
 	return slices.Max(codes), errors.Join(errs...)
 }
 
-// prepareAll prepares a program at each of the nodes. On other machines that is done there.
+// prepareAll prepares a program at each of the nodes. On other servers that is done there.
 func prepareAll(d *orchestrator.Deployed, at []engine.Running, x *Execution) (all []*program, err error) {
 	if !d.Access.Local() {
 		return remotePrograms(d, at, x)
@@ -116,7 +116,7 @@ func prepareAll(d *orchestrator.Deployed, at []engine.Running, x *Execution) (al
 	return all, nil
 }
 
-// programSite is a node on this machine, for a program.
+// programSite is a node on this server, for a program.
 type programSite struct {
 	lab, node string
 	pid       int    // of the node

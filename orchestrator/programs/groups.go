@@ -153,12 +153,12 @@ func leaseGroups(d *orchestrator.Deployed, hosts []string) (end func(), err erro
 	}
 }
 
-// bindPoll is how often Bind looks at the hosts, on the wall clock.
+// bindPoll is the interval at which Bind polls the hosts, on the wall clock.
 const bindPoll = 20 * time.Millisecond
 
-// Bind makes a group of one queue pair at each of the hosts: of a program that connects it to the group's address. The first host
-// registers it. say is told what a user has to know, line by line. It returns nil when all members have left, and then, as when
-// it is interrupted, all is taken back.
+// Bind makes a group of one QP at each of the hosts, which a program there connects to the group's address. The first host
+// registers the group. say prints news for the user, line by line. Bind returns nil when all members have left. It removes the
+// group then, as after an interrupt.
 func Bind(ctx context.Context, d *orchestrator.Deployed, hosts []string, say func(format string, args ...any)) (err error) {
 	o, err := offerAt(d, hosts)
 	if err != nil {

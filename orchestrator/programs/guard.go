@@ -44,10 +44,10 @@ func (s *programStart) announce() (begun func(pid int), err error) {
 	}, nil
 }
 
-// confine makes what the program sees of this machine that of its node. It is called in namespaces of its own.
+// confine makes what the program sees of this server that of its node. It is called in namespaces of its own.
 func (s *programStart) confine() error {
 	if err := unix.Sethostname([]byte(s.Host)); err != nil {
-		return fmt.Errorf("name the machine: %w", err)
+		return fmt.Errorf("name the server: %w", err)
 	}
 	// What is taken away outside goes here, too; nothing gets out.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -113,7 +113,7 @@ func bind(file, path string) error {
 func (s *programStart) fork() (pid int, err error) {
 	path, err := exec.LookPath(s.Argv[0])
 	if errors.Is(err, exec.ErrNotFound) {
-		return 0, fmt.Errorf("no executable file %q in $PATH: is it installed on this machine?", s.Argv[0])
+		return 0, fmt.Errorf("no executable file %q in $PATH: is it installed on this server?", s.Argv[0])
 	}
 	if err != nil {
 		return 0, errors.Unwrap(err) // it names the file
@@ -135,7 +135,7 @@ func (s *programStart) fork() (pid int, err error) {
 	return pid, nil
 }
 
-// served says which pipes of the program are read from at any time: its output and errors. A write to these is not a wait.
+// served returns the pipes of the program that always have a reader: its output and errors. A write to these is not a wait.
 func served() []string {
 	var inodes [2]uint64
 	for i := range inodes {

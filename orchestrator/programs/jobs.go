@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// programsDir is the folder in a run's folder that has what programs of this machine have written, by workload.
+// programsDir is the folder in a run's folder that has what programs of this server have written, by workload.
 const programsDir = "programs"
 
 // Causes that end programs because of others.
@@ -164,7 +164,7 @@ func (j *programJob) mpirun(ctx context.Context, x Execution) error {
 	return j.record(0, &e)
 }
 
-// judge says of a program that has ended why it was ended, if it was, and of one that has failed what it said last.
+// judge records why a program was ended, if it was, and the last output of one that failed.
 func (j *programJob) judge(ctx context.Context, x *apps.Exit, errOut *outputFile) {
 	if why := context.Cause(ctx); errors.Is(why, orchestrator.ErrTimeout) || errors.Is(why, errOthers) || errors.Is(why, orchestrator.ErrStuck) {
 		x.Why = why.Error()

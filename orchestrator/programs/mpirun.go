@@ -24,10 +24,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Open MPI's mpirun runs at the host of rank 0. At each other host it wants a daemon, orted, for which it calls a
-// remote shell. Its remote shell here is a script that writes the daemon's command into a pipe with the name of the
-// host, and whoever has started mpirun reads it and runs it there. Nothing that runs at a host can start anything
-// elsewhere but so, and what is started is the same user's.
+// Open MPI's mpirun runs at the host of rank 0. At each other host it needs a daemon, orted, which it starts by a
+// remote shell. The remote shell here is a script that writes the daemon's command into a pipe with the name of the
+// host; the process that started mpirun reads the command and runs it there, as the same user. A program at a host
+// has no other way to start one elsewhere.
 
 const (
 	launchDir   = "launch" // in the folder of the node's sockets, as the program sees it
@@ -178,7 +178,7 @@ type launchListener struct {
 	all   sync.WaitGroup
 }
 
-// hear hears what a program, which has been started by that guardian, wants to run at the other hosts: asked is told once for each.
+// hear receives the commands that a program, started by that guardian, runs at the other hosts: it calls asked once for each.
 func (s *programStart) hear(guardian int, asked func(host int, command string, err error)) (*launchListener, error) {
 	h := &launchListener{}
 	dir := fmt.Sprintf("/proc/%d/root%s", guardian, filepath.Join(s.Dir, launchDir, launchHosts))
@@ -308,7 +308,7 @@ func mpirunArgs(s *programStart, hosts []string, dilation float64) []string {
 	if s.As.UID == 0 {
 		args = append(args, "--allow-run-as-root")
 	}
-	// Many ranks share this machine's processors. The daemons stay children of what has started them.
+	// Many ranks share this server's processors. The daemons stay children of what has started them.
 	args = append(args, "-np", strconv.Itoa(len(hosts)), "--host", strings.Join(hosts, ","), "--map-by", "seq", "--bind-to", "none")
 	for _, o := range append([]setting{
 		{"plm_rsh_agent", "/bin/sh " + filepath.Join(s.Dir, launchDir, launchShell)}, {"plm_rsh_no_tree_spawn", "1"}, {"oob_tcp_if_include", "mgmt0"},

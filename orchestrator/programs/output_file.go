@@ -27,7 +27,7 @@ type outputFile struct {
 	err  error // why something could not be written
 }
 
-// Write implements io.Writer. What is too much is left out, and the program is not told.
+// Write implements io.Writer. It discards output beyond the limit, and the program gets no error.
 func (k *outputFile) Write(b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

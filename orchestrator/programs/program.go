@@ -26,14 +26,14 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// A program at a node has a guardian: this binary again, with the verb GuardVerb. It is PID 1 of a namespace
-// of its own, so all that the program has started ends with it; and it ends when the pipe closes by which
-// it is told what to do, however the other end has died.
+// A program at a node has a guardian: this binary again, with the verb GuardVerb. It is PID 1 of its own
+// namespace, so all children of the program end with it; and it ends when its order pipe closes, however the
+// other end has died.
 
 // GuardVerb is the verb of guardians.
 const GuardVerb = "guard"
 
-// identity is whom a program runs as.
+// identity is the user and the groups of a program.
 type identity struct {
 	UID, GID uint32
 	Groups   []uint32
@@ -41,13 +41,13 @@ type identity struct {
 	Home     string
 }
 
-// programStart is what a guardian is told first. What follows are signals, a byte each.
+// programStart is the first message to a guardian. Signals follow, a byte each.
 type programStart struct {
 	Argv, Env []string
 	As        identity
-	Host      string // the name of the machine that the program sees
+	Host      string // the name of the server that the program sees
 	Dir       string // folder of the node's sockets, of which the program sees that of verbs; empty: none
-	Hosts     string // file that the program sees as /etc/hosts; empty: that of this machine
+	Hosts     string // file that the program sees as /etc/hosts; empty: that of this server
 	Turns     bool   // the program has turns of a run in virtual time, as that of
 	Rank      uint32 // this rank
 	Group     bool   // signals are for the program's process group
@@ -62,7 +62,7 @@ type program struct {
 	lab, node string
 	pid       int // of the node
 	start     programStart
-	remote    *remoteProgram           // of a node on another machine
+	remote    *remoteProgram           // of a node on another server
 	started   func(guardian int) error // called, if not nil, when the program runs
 }
 
@@ -152,7 +152,7 @@ func needsVerbs(name string) bool {
 	return errors.Join(err, f.Close()) == nil && (slices.Contains(libraries, "libibverbs.so.1") || slices.Contains(libraries, "librdmacm.so.1"))
 }
 
-// programGrace is how long a program may take to end after a signal.
+// programGrace is the time limit for a program to end after a signal.
 const programGrace = 2 * time.Second
 
 // run runs the program until it ends, and returns its exit code: 128 and the signal's number if one has ended it.
@@ -233,7 +233,7 @@ func over(process int) bool {
 	return n > 0 && err == nil
 }
 
-// signalBase is what is added to the number of the signal that ended a program.
+// signalBase plus the number of a signal is the exit code of a program that the signal ended.
 const signalBase = 128
 
 // onTerminal reports whether a program reads from a terminal, by which it is sent signals itself.
@@ -292,14 +292,14 @@ func (p *program) watch(ctx context.Context, node int, tell *os.File, ended <-ch
 	return lost
 }
 
-// nodeLook is how often it is looked whether the program has ended meanwhile, in milliseconds.
+// nodeLook is the interval of checks whether the program has ended, in milliseconds.
 const nodeLook = 100
 
-// Guard is the guardian of a program: told over the descriptor tell, it answers over answer why
-// the program could not be started, closes it otherwise, and returns the program's exit code.
+// Guard is the guardian of a program: it reads orders from tell, writes to answer why the program
+// could not start, closes answer otherwise, and returns the program's exit code.
 func Guard(tell, answer *os.File) (code int) {
 	refuse := func(err error) int {
-		_, _ = io.WriteString(answer, err.Error()) // nobody else could be told
+		_, _ = io.WriteString(answer, err.Error()) // nobody else listens
 		return 1
 	}
 	for _, f := range []*os.File{tell, answer} {
@@ -341,7 +341,7 @@ func Guard(tell, answer *os.File) (code int) {
 			_ = syscall.Kill(to, syscall.Signal(b)) // it may have ended
 		}
 	}()
-	for { // whoever has lost his parent is a child, too
+	for { // orphans are children, too
 		var w syscall.WaitStatus
 		n, err := syscall.Wait4(-1, &w, 0, nil)
 		switch {

@@ -64,7 +64,7 @@ func TestAppendPreload(t *testing.T) {
 	}
 }
 
-// TestStatic: a program without a dynamic linker is told from one that has it, and from a script.
+// TestStatic: checks that a program without a dynamic linker is distinguished from one that has it, and from a script.
 func TestStatic(t *testing.T) {
 	if _, err := exec.LookPath("cc"); err != nil {
 		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {

@@ -39,7 +39,7 @@ func divided(t *testing.T, ranks int, pieces ...string) map[string]string {
 	return all
 }
 
-// written is what Open MPI 4.1.4 has written for two ranks, shortened.
+// written is output of Open MPI 4.1.4 for two ranks, shortened.
 const written = "<mpirun>\n<stderr rank=\"0\">err&#010;</stderr>\n<stdout rank=\"0\">hi &lt;stdout rank=\"1\"&gt; &amp; &#195;&#169;&#010;</stdout>\n" +
 	"<stdout rank=\"0\">no newline&#000;&#001;x</stdout><stdout rank=\"1\">other&#010;</stdout>\n<stdout rank=\"0\">&#010;</stdout>\n" +
 	"<stderr>-----&#010;</stderr>\n<stderr>  Exit code:    3&#010;</stderr>\n<stdout rank=\"7\">nobody</stdout></mpirun>\n"
@@ -67,7 +67,7 @@ func TestRankOutput(t *testing.T) {
 	}
 }
 
-// FuzzRankOutput: whatever comes, in two pieces or one, comes to the same, and nothing is kept waiting for ever.
+// FuzzRankOutput: any input gives the same output in one piece as in two, and no part waits for ever.
 func FuzzRankOutput(f *testing.F) {
 	for i := range written {
 		f.Add(written[:i], i/2)

@@ -24,10 +24,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// A program at a node of another machine is a program of that machine, started by its share. What it reads and writes, its signals and
+// A program at a node of another server is a program of that server, started by its share. What it reads and writes, its signals and
 // the size of its terminal go over one connection, and it ends with that.
 
-// remoteProgram is where a program is, and what it is told.
+// remoteProgram is the place of a program, and its order.
 type remoteProgram struct {
 	d       *orchestrator.Deployed
 	machine *engine.Machine
@@ -35,7 +35,7 @@ type remoteProgram struct {
 	asked   func(host int, command string, err error) // of mpirun: what it wants to run elsewhere
 }
 
-// remotePrograms prepares a program at each of the nodes, on their machines.
+// remotePrograms prepares a program at each of the nodes, on their servers.
 func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution) (all []*program, err error) {
 	since, err := deployedSince(d)
 	if err != nil {
@@ -48,7 +48,7 @@ func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution)
 	for _, n := range at {
 		server, ok := d.Access.ServerOf(n.Name)
 		if !ok {
-			return nil, fmt.Errorf("exec at %s: no machine of lab %s has it", n.Name, d.Lab.Name)
+			return nil, fmt.Errorf("exec at %s: no server of lab %s has it", n.Name, d.Lab.Name)
 		}
 		all = append(all, &program{lab: d.Lab.Name, node: n.Name, start: programStart{Argv: x.Argv}, remote: &remoteProgram{
 			d: d, machine: server,
@@ -60,10 +60,10 @@ func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution)
 	return all, nil
 }
 
-// runRemote is run of a program on another machine.
+// runRemote is run of a program on another server.
 func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Writer) (code int, err error) {
 	failed := func(err error) (int, error) {
-		return 0, fmt.Errorf("exec %s at %s: machine %s: %w", p.start.Argv[0], p.node, p.remote.machine, err)
+		return 0, fmt.Errorf("exec %s at %s: server %s: %w", p.start.Argv[0], p.node, p.remote.machine, err)
 	}
 	q := p.remote.run
 	q.Argv, q.More, q.Turns, q.Rank = p.start.Argv, p.start.Env, p.start.Turns, p.start.Rank
@@ -99,7 +99,7 @@ func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Wr
 	case err != nil:
 		return failed(err)
 	case e.Error != "":
-		return 0, fmt.Errorf("%s (machine %s)", e.Error, p.remote.machine)
+		return 0, fmt.Errorf("%s (server %s)", e.Error, p.remote.machine)
 	}
 	return e.Code, nil
 }
@@ -179,7 +179,7 @@ func sendInput(to *shareapi.Pieces, in io.Reader, room <-chan bool, ended <-chan
 }
 
 // sendSignals sends the signal that ends ctx, and the size of the terminal whenever that changes. A program that does not end by the
-// signal, on a machine that does not end it either, is left to its connection's end.
+// signal, on a server that does not end it either, is left to its connection's end.
 func (p *program) sendSignals(ctx context.Context, to *shareapi.Pieces, c net.Conn, in io.Reader, terminal bool, ended <-chan struct{}) {
 	sizes := make(chan os.Signal, 1)
 	if terminal {
@@ -225,7 +225,7 @@ func sizeOf(f *os.File) (*shareapi.Size, error) {
 }
 
 // takeTerminal has a terminal pass on each character as it is, until the returned function is called: what a character means, the
-// terminal on the other machine says.
+// terminal on the other server says.
 func takeTerminal(f *os.File) (*shareapi.Size, func(), error) {
 	size, err := sizeOf(f)
 	if err != nil {

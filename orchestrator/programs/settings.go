@@ -10,10 +10,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// udTick is how long UCX waits for an answer to a datagram before it sends it again, and udTickMax the longest that is
-// set. UCX measures by the wall clock what the lab carries by its own: a datagram that was repeated because the lab's clock
-// is slow, and crosses the answer to the first, ends UCX 1.13 by an assertion while two ranks connect to each other
-// (openucx/ucx issues 2453, 6040 and 11107). UCX's own 10 ms times the dilation were too few where 16 ranks share two cores.
+// udTick is UCX's timeout before it retransmits a datagram, and udTickMax the limit of the setting. UCX measures by the wall
+// clock what the lab carries by its own: a datagram that is retransmitted because the lab's clock is slow, and crosses the
+// reply to the first, ends UCX 1.13 by an assertion while two ranks connect (openucx/ucx issues 2453, 6040 and 11107). UCX's
+// default of 10 ms times the dilation was too short where 16 ranks share two cores.
 const (
 	udTick    = 100 * time.Millisecond
 	udTickMax = 10 * time.Second
@@ -22,13 +22,13 @@ const (
 // setting is a variable of the environment, or a parameter of Open MPI, and the value that it gets.
 type setting struct{ name, value string }
 
-// programSettings are what programs with a NIC get. UCX 1.22 takes a RoCE device for unreachable if the kernel has no route by its
-// interface, which the kernel of a lab does not have; older versions warn of each variable that they do not know.
+// programSettings returns the settings of programs with a NIC. UCX 1.22 takes a RoCE device for unreachable if the kernel has no
+// route by its interface, as in a lab; older versions warn of each variable that they do not know.
 func programSettings() []setting {
 	return []setting{{"UCX_IB_ROCE_REACHABILITY_MODE", "all"}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}}
 }
 
-// rankSettings are what ranks of MPI get besides, in a lab whose clock is so slow.
+// rankSettings returns the additional settings of MPI ranks at this dilation.
 func rankSettings(dilation float64) []setting {
 	tick := min(udTickMax, time.Duration(float64(udTick)*max(1, dilation)))
 	return []setting{{"UCX_NET_DEVICES", "mcast0:1"}, {"UCX_TLS", "rc,self"}, {"UCX_UD_TIMER_TICK", fmt.Sprintf("%dms", tick.Milliseconds())}}

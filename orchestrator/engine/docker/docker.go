@@ -44,7 +44,7 @@ const (
 
 // Engine is an engine.Engine of Docker containers.
 type Engine struct {
-	// Image is what nodes run from, if this program runs in a container itself. Empty: one that is made of this program, whose
+	// Image is the image of nodes, if this program runs in a container itself. Empty: an image made of this program, whose
 	// file they share.
 	Image string
 }
@@ -52,7 +52,7 @@ type Engine struct {
 // Name implements engine.Engine.
 func (Engine) Name() string { return Name }
 
-// pingWait is how long an engine may take to say that it is there.
+// pingWait is the time limit for an engine to answer a ping.
 const pingWait = 10 * time.Second
 
 // connect reaches the Docker engine that the environment names, or the usual one, for a lab.
@@ -159,9 +159,8 @@ func each[T any](items []T, f func(T) error) error {
 
 func containerName(lab, node string) string { return "mcastlab-" + lab + "-" + node }
 
-// start creates and starts one node's container. A call that has begun is let come to its
-// end: the engine goes on with one that is given up, and what it makes then nobody would
-// know of.
+// start creates and starts one node's container. A call that has begun is not cancelled: the engine
+// would continue with it, and make a container that nobody knows of.
 func start(ctx context.Context, c *client.Client, lab, image, self string, n engine.Node) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -184,8 +183,8 @@ func start(ctx context.Context, c *client.Client, lab, image, self string, n eng
 	return nil
 }
 
-// createRequest is all a container of ours may be: nothing in it comes from a lab file
-// but names that have been checked.
+// createRequest returns the settings of a node's container: nothing in it is from a lab file except
+// names that have been checked.
 func createRequest(lab, image, self string, n engine.Node) (*container.Config, *container.HostConfig) {
 	pids := int64(pidsMax)
 	mounts := []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}}
@@ -322,9 +321,9 @@ func removeOnce(ctx context.Context, c *client.Client, lab string, nodes []strin
 	return len(all) > 0, endStrays("/proc", ids)
 }
 
-// removeWait is how long a removal that another command has begun may take, and removeAgain after what time the
-// engine is asked again: it may have given up, and if the container went while it was asked, its answer to a
-// wait for that never comes.
+// removeWait is the time limit of a removal that another command has begun, and removeAgain the interval of
+// retries: the engine may have given up, and if the container went during the request, its reply to a wait for
+// that never comes.
 const (
 	removeWait  = time.Minute
 	removeAgain = time.Second

@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// TestCreateRequest: what a container of ours may do, in full. Whatever a later change adds
-// has to be thought about here.
+// TestCreateRequest: all rights of a node's container. A later change that adds one has to justify
+// it here.
 func TestCreateRequest(t *testing.T) {
 	c, h := createRequest("lab", "image", "", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
 	if c.User != "64420:64420" || len(c.Env) != 0 || len(c.Volumes) != 0 || len(c.Entrypoint) != 0 || len(c.ExposedPorts) != 0 || !c.NetworkDisabled || c.Tty {

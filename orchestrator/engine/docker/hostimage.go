@@ -21,17 +21,17 @@ import (
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 )
 
-// hostRepository is the name of the images that the daemon of `mcastlab hosts` runs from.
+// hostRepository is the name of the images that the daemon of `mcastlab servers` runs from.
 const hostRepository = "mcastlab-host"
 
-// labelHost marks them. It is not labelImage: what a lab needs on one machine can go while the daemon runs.
+// labelHost marks them. It is not labelImage: what a lab needs on one server can go while the daemon runs.
 const labelHost = "mcastlab.host-image"
 
 // Connect reaches the engine that the environment names, or the usual one, for what no other runtime can do.
 func Connect(ctx context.Context) (*client.Client, error) { return reach(ctx, "start it") }
 
-// HostArchive returns the image of the daemon of `mcastlab hosts`, as docker load takes it, and its tag. The same program makes
-// the same archive on every machine, so that all have the image under one ID: a Swarm's service that names that needs no registry.
+// HostArchive returns the image of the daemon of `mcastlab servers`, as docker load takes it, and its tag. The same program makes
+// the same archive on every server, so that all have the image under one ID: a Swarm's service that names that needs no registry.
 func HostArchive() (tag string, archive []byte, err error) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// mountPoint is where a node finds its folder.
+// mountPoint is the path of a node's directory in its container.
 const mountPoint = "/node"
 
 // repository is the name of our images; the tag is what is in them.
 const repository = "mcastlab"
 
-// labelImage marks images of ours.
+// labelImage marks images that this program made.
 const labelImage = "mcastlab.image"
 
 // ensureImage returns the image that holds this program alone, and makes it if there is none.
@@ -148,7 +148,7 @@ func Images(ctx context.Context) (refs []string, err error) {
 	return refs, nil
 }
 
-// RemoveImage removes an image of ours.
+// RemoveImage removes an image that this program made.
 func RemoveImage(ctx context.Context, ref string) error {
 	c, err := connect(ctx)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 )
 
-// dataPoint is where a node finds what it keeps when it dies: a volume of its own.
+// dataPoint is the path of a node's own volume, which keeps its data when it dies.
 const dataPoint = "/data"
 
-// nodesPoint is where a controller finds the folders of the nodes it calls.
+// nodesPoint is the path under which a controller has the directories of the nodes it calls.
 const nodesPoint = "/nodes"
 
 func volumeName(lab, node string) string { return containerName(lab, node) + "-data" }

@@ -60,7 +60,7 @@ func (e Engine) Start(ctx context.Context, lab string, nodes []engine.Node, inte
 	return errors.Join(errs...)
 }
 
-// parallel is how many processes are started at once.
+// parallel is the number of processes that start at the same time.
 const parallel = 4
 
 // start starts one process. It survives the caller.
@@ -181,7 +181,7 @@ const showWait = time.Minute
 
 // awaitMarks waits until a process that was started a moment ago can be found. That it has been
 // started is known when the kernel begins to replace the old program; the environment of
-// the new one can be read some time later, on a busy machine many milliseconds.
+// the new one can be read some time later, on a busy server many milliseconds.
 func awaitMarks(ctx context.Context, pid int) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	for until := time.Now().Add(showWait); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {

@@ -47,7 +47,7 @@ func TestEnded(t *testing.T) {
 }
 
 // TestAwaitMarks: a node that has been started is found, and one that dies at once is not
-// waited for. Without the wait 44 of 600 were missed on a busy machine.
+// waited for. Without the wait 44 of 600 were missed on a busy server.
 func TestAwaitMarks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// Down takes everything away that Up has made: certificates and daemons on all machines, what is in the Swarm, and the authority. It
-// reports whether there was anything. Machines that cannot be reached are named in the error. Of images it removes the one here.
+// Down takes everything away that Up has made: certificates and daemons on all servers, what is in the Swarm, and the authority. It
+// reports whether there was anything. Servers that cannot be reached are named in the error. Of images it removes the one here.
 func Down(ctx context.Context, o Options) (existed bool, err error) {
 	c, err := open(ctx)
 	if errors.Is(err, errNoSwarm) {
@@ -38,7 +38,7 @@ func Down(ctx context.Context, o Options) (existed bool, err error) {
 		return false, err
 	}
 	defer s.close()
-	all, err := c.machines(ctx)
+	all, err := c.servers(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -85,7 +85,7 @@ func (c *cluster) awaitContainers(ctx context.Context) error {
 	return nil
 }
 
-// downAlone removes what this machine has if it has left the Swarm meanwhile.
+// downAlone removes what this server has if it has left the Swarm meanwhile.
 func downAlone(o Options, none error) (bool, error) {
 	_, a := os.Stat(o.State)
 	_, b := os.Stat(daemon.Dir)
@@ -103,9 +103,9 @@ func lines(all []string) error {
 	return errors.New(strings.Join(all, "\n"))
 }
 
-// leave has each machine forget its certificate, by a job of the image that its daemon runs from, and reports whether there was a
+// leave has each server forget its certificate, by a job of the image that its daemon runs from, and reports whether there was a
 // daemon. Before that nothing is removed, so that a command that is interrupted here can be given again.
-func (c *cluster) leave(ctx context.Context, o Options, all []Machine) (problems []string, found bool, err error) {
+func (c *cluster) leave(ctx context.Context, o Options, all []Server) (problems []string, found bool, err error) {
 	daemons, err := c.services(ctx, serviceName)
 	if err != nil || len(daemons) == 0 {
 		return nil, false, err
@@ -124,10 +124,10 @@ func (c *cluster) leave(ctx context.Context, o Options, all []Machine) (problems
 		case "":
 			nodes = append(nodes, m.Node)
 		case StateDown:
-			problems = append(problems, fmt.Sprintf("%s: the Swarm does not reach it: it keeps its certificate in %s until the machine restarts", &m, daemon.Dir))
+			problems = append(problems, fmt.Sprintf("%s: the Swarm does not reach it: it keeps its certificate in %s until the server restarts", &m, daemon.Dir))
 		}
 	}
-	o.Say("removing the certificates of %s", machines(len(nodes)))
+	o.Say("removing the certificates of %s", servers(len(nodes)))
 	job := leaveSpec(from.Spec.TaskTemplate.ContainerSpec.Image, portOf(from))
 	id, err := c.create(ctx, job)
 	if err != nil {
@@ -155,13 +155,13 @@ func portOf(s *swarm.Service) int {
 }
 
 // clearShares removes shares of labs that no folder here tells of: their deployer has forgotten them. With others the testbed stays.
-func (c *cluster) clearShares(ctx context.Context, o Options, all []Machine) error {
+func (c *cluster) clearShares(ctx context.Context, o Options, all []Server) error {
 	who, err := (&store{dir: o.State}).credentials()
 	daemons, listed := c.services(ctx, serviceName)
 	if err != nil || listed != nil || len(daemons) == 0 {
 		return listed // without a certificate there is nothing that could be asked
 	}
-	in := map[string][]string{} // machines of labs that are known here
+	in := map[string][]string{} // servers of labs that are known here
 	for i := range all {
 		m := &all[i]
 		if m.State != "" {

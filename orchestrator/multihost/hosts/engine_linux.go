@@ -26,7 +26,7 @@ import (
 // EngineName is the runtime's name.
 const EngineName = "hosts"
 
-// Engine is the engine.Spread of the machines of a testbed: containers of all of their engines.
+// Engine is the engine.Spread of the servers of a testbed: containers of all of their engines.
 type Engine struct {
 	State  string                  // StateDir, or a test's
 	Folder func(lab string) string // of a lab's state
@@ -35,7 +35,7 @@ type Engine struct {
 // Name implements engine.Engine.
 func (Engine) Name() string { return EngineName }
 
-// Machines implements engine.Spread. A machine that is not ready takes no part; if the daemons are of another program, none does.
+// Servers implements engine.Spread. A server that is not ready takes no part; if the daemons are of another program, none does.
 func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []string, port int, err error) {
 	all, err := List(ctx, Options{State: e.State})
 	if err != nil {
@@ -49,7 +49,7 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 		absent = append(absent, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
 	}
 	if len(ready) == 0 {
-		return nil, nil, 0, fmt.Errorf("no machine is ready: run mcastlab hosts up (%s)", strings.Join(absent, "; "))
+		return nil, nil, 0, fmt.Errorf("no server is ready: run mcastlab servers up (%s)", strings.Join(absent, "; "))
 	}
 	c, err := open(ctx)
 	if err != nil {
@@ -58,39 +58,39 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 	defer c.close()
 	have, err := c.services(ctx, serviceName)
 	if err != nil || len(have) == 0 {
-		return nil, nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab hosts up"))
+		return nil, nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab servers up"))
 	}
 	image, err := docker.EnsureHostImage(ctx, c.Client)
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	if have[0].Spec.TaskTemplate.ContainerSpec.Image != image {
-		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other machines, and then mcastlab hosts up")
+		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab servers image on the other servers, and then mcastlab servers up")
 	}
 	return ready, absent, portOf(&have[0]) + daemon.LinksPort, nil
 }
 
-// Ready reports why no lab can be deployed over machines.
+// Ready reports why no lab can be deployed over servers.
 func (e Engine) Ready(ctx context.Context) error {
 	all, err := List(ctx, Options{State: e.State})
-	if err != nil || !slices.ContainsFunc(all, func(m Machine) bool { return m.State == StateReady }) {
-		return &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab hosts up"}
+	if err != nil || !slices.ContainsFunc(all, func(m Server) bool { return m.State == StateReady }) {
+		return &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab servers up"}
 	}
 	return nil
 }
 
-// client returns a client of a machine's daemon.
+// client returns a client of a server's daemon.
 func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
 	p, err := e.placement(lab)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
-		return nil, fmt.Errorf("lab %s is not spread over machines", lab)
+		return nil, fmt.Errorf("lab %s is not spread over servers", lab)
 	}
 	who, err := (&store{dir: e.State}).credentials()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("this machine has no certificate of a deployer: run mcastlab hosts up here")
+		err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here")
 	}
 	if err != nil {
 		return nil, err
@@ -121,18 +121,18 @@ func (e Engine) Share(ctx context.Context, lab string, m *engine.Machine) error 
 		return err
 	}
 	defer k.Close()
-	return machineError(m, k.StartLab(ctx, lab))
+	return serverError(m, k.StartLab(ctx, lab))
 }
 
-// machineError names the machine in an error.
-func machineError(m *engine.Machine, err error) error {
+// serverError names the server in an error.
+func serverError(m *engine.Machine, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case daemon.Closed(err):
-		return fmt.Errorf("machine %s does not answer: %w", m, err)
+		return fmt.Errorf("server %s does not answer: %w", m, err)
 	}
-	return fmt.Errorf("machine %s: %w", m, err)
+	return fmt.Errorf("server %s: %w", m, err)
 }
 
 // Dial implements engine.Spread.
@@ -142,7 +142,7 @@ func (e Engine) Dial(ctx context.Context, lab string, m *engine.Machine) (net.Co
 		return nil, err
 	}
 	c, err := k.DialShare(ctx, lab)
-	return c, machineError(m, err)
+	return c, serverError(m, err)
 }
 
 // Peers implements engine.Spread.
@@ -152,11 +152,11 @@ func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
 		return nil, err
 	}
 	if p == nil {
-		return nil, fmt.Errorf("lab %s is not spread over machines", lab)
+		return nil, fmt.Errorf("lab %s is not spread over servers", lab)
 	}
 	b, err := (&store{dir: e.State}).share(lab, m.Node, time.Now())
 	if err != nil {
-		return nil, machineError(m, err)
+		return nil, serverError(m, err)
 	}
 	q := &shareapi.Peers{Port: p.Port - daemon.LinksPort, Credentials: b}
 	for _, m := range p.Machines {
@@ -165,13 +165,13 @@ func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
 	return q, nil
 }
 
-// DialPeer calls, as the share of a lab on one machine, the share on another.
-func DialPeer(ctx context.Context, lab string, s *shareapi.Share, machine int) (net.Conn, error) {
+// DialPeer calls, as the share of a lab on one server, the share on another.
+func DialPeer(ctx context.Context, lab string, s *shareapi.Share, server int) (net.Conn, error) {
 	who, err := trust.ParseCredentials(s.Peers.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	return daemon.NewClient(who, s.Peers.Nodes[machine], daemon.At(s.Hosts[machine], s.Peers.Port), time.Now).DialPeers(ctx, lab)
+	return daemon.NewClient(who, s.Peers.Nodes[server], daemon.At(s.Hosts[server], s.Peers.Port), time.Now).DialPeers(ctx, lab)
 }
 
 // askWait bounds a question to a share; removeWait the removal of one.
@@ -180,7 +180,7 @@ const (
 	removeWait = 3 * time.Minute
 )
 
-// askShare asks a machine's share of a lab.
+// askShare asks a server's share of a lab.
 func askShare(ctx context.Context, k *daemon.Client, lab string, q shareapi.Request, wait time.Duration) (a shareapi.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -198,20 +198,20 @@ func askShare(ctx context.Context, k *daemon.Client, lab string, q shareapi.Requ
 	return a, err
 }
 
-// ask asks a machine's share.
+// ask asks a server's share.
 func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
 	k, err := e.client(lab, m)
 	if err != nil {
 		return a, err
 	}
 	a, err = askShare(ctx, k, lab, q, askWait)
-	return a, machineError(m, err)
+	return a, serverError(m, err)
 }
 
-// removeTries is how often a machine is asked to remove its share while it hangs up.
+// removeTries limits the requests to a server to remove its share while it closes the connection.
 const removeTries = 3
 
-// removeShare has a machine remove its share of a lab.
+// removeShare has a server remove its share of a lab.
 func removeShare(ctx context.Context, k *daemon.Client, lab string) (err error) {
 	for range removeTries {
 		if err = k.StartLab(ctx, lab); err == nil { // its process may have died
@@ -227,7 +227,7 @@ func removeShare(ctx context.Context, k *daemon.Client, lab string) (err error) 
 	return err
 }
 
-// each calls f for all machines of a lab at once.
+// each calls f for all servers of a lab at once.
 func (e Engine) each(lab string, f func(i int, m *engine.Machine) error) error {
 	p, err := e.placement(lab)
 	if err != nil || p == nil {
@@ -244,10 +244,10 @@ func (e Engine) each(lab string, f func(i int, m *engine.Machine) error) error {
 
 // Start implements engine.Engine.
 func (Engine) Start(context.Context, string, []engine.Node, func(effect, object string) error) error {
-	return errors.New("nodes on several machines are started by the machines")
+	return errors.New("nodes on several servers are started by the servers")
 }
 
-// Find implements engine.Engine. The processes are those of other machines.
+// Find implements engine.Engine. The processes are those of other servers.
 func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, err error) {
 	var mu sync.Mutex
 	err = e.each(lab, func(_ int, m *engine.Machine) error {
@@ -266,13 +266,13 @@ func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, e
 	return found, err
 }
 
-// Labs implements engine.Engine. What is on other machines is found by the labs' folders here.
+// Labs implements engine.Engine. What is on other servers is found by the labs' folders here.
 func (Engine) Labs(context.Context) ([]string, error) { return nil, nil }
 
-// Remove implements engine.Engine. Machines that cannot be reached are named, and the others are done all the same.
+// Remove implements engine.Engine. Servers that cannot be reached are named, and the others are done all the same.
 func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	if len(nodes) > 0 {
-		return errors.New("single nodes of a lab on several machines are not removed")
+		return errors.New("single nodes of a lab on several servers are not removed")
 	}
 	err := e.each(lab, func(_ int, m *engine.Machine) error {
 		k, err := e.client(lab, m)
@@ -280,10 +280,10 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 			return err
 		}
 		defer k.Close()
-		return machineError(m, removeShare(ctx, k, lab))
+		return serverError(m, removeShare(ctx, k, lab))
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nwhat these machines have of lab %s is left: mcastlab destroy %s again when they answer", err, lab, lab)
+		return fmt.Errorf("%w\nwhat these servers have of lab %s is left: mcastlab destroy %s again when they answer", err, lab, lab)
 	}
 	return nil
 }

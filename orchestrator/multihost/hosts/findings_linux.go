@@ -9,18 +9,18 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// ClockLimit is how far a machine's clock may be from those of the others. Certificates and the times in logs would bear more;
-// a machine that is further off keeps its time by itself.
+// ClockLimit is the largest valid offset of a server's clock from those of the others. Certificates and the times in logs
+// would bear more; a server beyond it synchronises with nothing.
 const ClockLimit = 500 * time.Millisecond
 
-// frameNeeded is the frame that links between machines have to carry: an MTU of 9,000 and the Ethernet header.
+// frameNeeded is the frame that links between servers have to carry: an MTU of 9,000 and the Ethernet header.
 const frameNeeded = 9014
 
-// finding is what is wrong on the way from one machine to another. Those of the same kind have the same cause if they have a
-// machine in common.
+// finding is a failure of the path from one server to another. Findings of one kind have the same cause if they have a
+// server in common.
 type finding struct {
 	from, to string // nodes
-	text     string // continues "NAME (ADDRESS): ", and says %s where the machines at the other end belong
+	text     string // continues "NAME (ADDRESS): ", and says %s where the servers at the other end belong
 }
 
 // wrong returns what is wrong with a way, or nothing.
@@ -31,21 +31,21 @@ func wrong(s daemon.Seen, port int) string {
 	}
 	switch {
 	case s.Closed:
-		return fmt.Sprintf("TCP port %d does not answer %%s: let TCP and UDP ports %d, and TCP port %d, pass between the machines", port, port, port+1)
+		return fmt.Sprintf("TCP port %d does not answer %%s: let TCP and UDP ports %d, and TCP port %d, pass between the servers", port, port, port+1)
 	case s.Error != "":
 		return fmt.Sprintf("%%s cannot ask it: %s", strings.ReplaceAll(s.Error, "%", "%%"))
 	case most == 0:
-		return fmt.Sprintf("UDP port %d lets nothing in from %%s: let TCP and UDP ports %d pass between the machines", port, port)
+		return fmt.Sprintf("UDP port %d lets nothing in from %%s: let TCP and UDP ports %d pass between the servers", port, port)
 	case most < frameNeeded:
 		return fmt.Sprintf("from %%s, frames of up to %d bytes arrive in UDP datagrams, and links need %d: "+
-			"let IP fragments to UDP port %d pass, or raise the MTU between the machines", most, frameNeeded, port)
+			"let IP fragments to UDP port %d pass, or raise the MTU between the servers", most, frameNeeded, port)
 	}
 	return ""
 }
 
-// diagnose says of each machine what is wrong with the ways to it and from it, a line each. What goes wrong on all ways to a machine
-// is laid to it; else what goes wrong on all ways from one, to that; else to the pair.
-func diagnose(all []Machine, seen []daemon.Seen, port int) (lines []string) {
+// diagnose reports the failures of the paths to and from each server, a line each. A failure of all paths to a server is attributed
+// to that server; else one of all paths from a server, to that; else to the pair.
+func diagnose(all []Server, seen []daemon.Seen, port int) (lines []string) {
 	byText := map[string][]finding{}
 	var texts []string
 	for _, s := range seen {
@@ -58,7 +58,7 @@ func diagnose(all []Machine, seen []daemon.Seen, port int) (lines []string) {
 		}
 		byText[text] = append(byText[text], finding{s.From, s.To, text})
 	}
-	name := map[string]*Machine{}
+	name := map[string]*Server{}
 	for i := range all {
 		name[all[i].Node] = &all[i]
 	}
@@ -68,7 +68,7 @@ func diagnose(all []Machine, seen []daemon.Seen, port int) (lines []string) {
 	return lines
 }
 
-// ways counts how many ways there are to and from each machine.
+// ways counts how many ways there are to and from each server.
 func ways(seen []daemon.Seen) map[string][2]int {
 	n := map[string][2]int{}
 	for _, s := range seen {
@@ -80,10 +80,10 @@ func ways(seen []daemon.Seen) map[string][2]int {
 	return n
 }
 
-// blame lays findings of one text to as few machines as it can.
-func blame(name map[string]*Machine, left []finding, ways map[string][2]int) (lines []string) {
+// blame lays findings of one text to as few servers as it can.
+func blame(name map[string]*Server, left []finding, ways map[string][2]int) (lines []string) {
 	for len(left) > 0 {
-		// The machine at the end, or else at the beginning, of the most findings that are all of its ways.
+		// The server at the end, or else at the beginning, of the most findings that are all of its ways.
 		best, at, count := "", 0, 0
 		for _, f := range left {
 			for side, node := range []string{f.to, f.from} {
@@ -127,8 +127,8 @@ func blame(name map[string]*Machine, left []finding, ways map[string][2]int) (li
 	return lines
 }
 
-// clocks says which machines' clocks are apart from those of the others: further from the median than the limit.
-func clocks(all []Machine) (lines []string) {
+// clocks lists the servers whose clocks are further from the median than the limit.
+func clocks(all []Server) (lines []string) {
 	var known []int64
 	for _, m := range all {
 		if m.Ahead != nil {
@@ -145,14 +145,14 @@ func clocks(all []Machine) (lines []string) {
 			continue
 		}
 		if off := time.Duration(*m.Ahead - middle); off.Abs() > ClockLimit {
-			lines = append(lines, clockLine(&m, off, "those of the other machines"))
+			lines = append(lines, clockLine(&m, off, "those of the other servers"))
 		}
 	}
 	return lines
 }
 
 // clockLine says by how much a clock is off.
-func clockLine(m *Machine, off time.Duration, others string) string {
+func clockLine(m *Server, off time.Duration, others string) string {
 	way := "ahead of"
 	if off < 0 {
 		way = "behind"

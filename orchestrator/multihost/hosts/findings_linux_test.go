@@ -10,16 +10,16 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// four are machines m1 to m4.
-func four() (all []Machine) {
+// four are servers m1 to m4.
+func four() (all []Server) {
 	for i := range 4 {
-		all = append(all, Machine{Node: fmt.Sprint("n", i+1), Name: fmt.Sprint("m", i+1), Address: fmt.Sprint("10.0.0.", i+1)})
+		all = append(all, Server{Node: fmt.Sprint("n", i+1), Name: fmt.Sprint("m", i+1), Address: fmt.Sprint("10.0.0.", i+1)})
 	}
 	return all
 }
 
-// between has everything well between machines but what spoil changes.
-func between(all []Machine, spoil func(s *daemon.Seen)) (seen []daemon.Seen) {
+// between has everything well between servers but what spoil changes.
+func between(all []Server, spoil func(s *daemon.Seen)) (seen []daemon.Seen) {
 	for _, a := range all {
 		for _, b := range all {
 			if a.Node != b.Node {
@@ -32,11 +32,11 @@ func between(all []Machine, spoil func(s *daemon.Seen)) (seen []daemon.Seen) {
 	return seen
 }
 
-// TestDiagnose: whoever is at fault is named, once, with what to do.
+// TestDiagnose: the server at fault is named, once, with the remedy.
 func TestDiagnose(t *testing.T) {
 	narrow := func(s *daemon.Seen) { s.Frames = []int{128, 1464} }
-	const small = "frames of up to 1464 bytes arrive in UDP datagrams, and links need 9014: let IP fragments to UDP port 7940 pass, or raise the MTU between the machines"
-	const closed = "let TCP and UDP ports 7940, and TCP port 7941, pass between the machines"
+	const small = "frames of up to 1464 bytes arrive in UDP datagrams, and links need 9014: let IP fragments to UDP port 7940 pass, or raise the MTU between the servers"
+	const closed = "let TCP and UDP ports 7940, and TCP port 7941, pass between the servers"
 	for _, x := range []struct {
 		name  string
 		n     int
@@ -44,7 +44,7 @@ func TestDiagnose(t *testing.T) {
 		want  []string
 	}{
 		{"all well", 4, func(*daemon.Seen) {}, nil},
-		{"one machine", 1, narrow, nil},
+		{"one server", 1, narrow, nil},
 		{"all ways to one", 4, func(s *daemon.Seen) {
 			if s.To == "n3" {
 				narrow(s)
@@ -70,7 +70,7 @@ func TestDiagnose(t *testing.T) {
 			if s.To == "n1" {
 				s.Frames = nil
 			}
-		}, []string{"m1 (10.0.0.1): UDP port 7940 lets nothing in from m2, m3: let TCP and UDP ports 7940 pass between the machines"}},
+		}, []string{"m1 (10.0.0.1): UDP port 7940 lets nothing in from m2, m3: let TCP and UDP ports 7940 pass between the servers"}},
 		{"refused", 2, func(s *daemon.Seen) {
 			if s.To == "n1" {
 				s.Error = "100 % wrong"
@@ -83,7 +83,7 @@ func TestDiagnose(t *testing.T) {
 			case s.To == "n4":
 				narrow(s)
 			}
-		}, []string{"m4 (10.0.0.4): from m1, m2, m3, " + small, "m1 (10.0.0.1): UDP port 7940 lets nothing in from m2, m3, m4: let TCP and UDP ports 7940 pass between the machines"}},
+		}, []string{"m4 (10.0.0.4): from m1, m2, m3, " + small, "m1 (10.0.0.1): UDP port 7940 lets nothing in from m2, m3, m4: let TCP and UDP ports 7940 pass between the servers"}},
 	} {
 		all := four()[:x.n]
 		if got := diagnose(all, between(all, x.spoil), daemon.Port); !slices.Equal(sorted(got), sorted(x.want)) {
@@ -98,9 +98,9 @@ func sorted(lines []string) []string {
 	return lines
 }
 
-// TestClocks: the machine whose clock is off is named, even if it is the one that asks.
+// TestClocks: the server whose clock is off is named, even if it is the one that asks.
 func TestClocks(t *testing.T) {
-	ahead := func(all []Machine, by ...time.Duration) []Machine {
+	ahead := func(all []Server, by ...time.Duration) []Server {
 		for i, d := range by {
 			n := int64(d)
 			all[i].Ahead = &n
@@ -111,7 +111,7 @@ func TestClocks(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	got := clocks(ahead(four(), 0, 0, -3*time.Second, 0))
-	if want := "m3 (10.0.0.3): its clock is 3s behind those of the other machines, more than 500ms: run an NTP client there, chrony or systemd-timesyncd"; len(got) != 1 || got[0] != want {
+	if want := "m3 (10.0.0.3): its clock is 3s behind those of the other servers, more than 500ms: run an NTP client there, chrony or systemd-timesyncd"; len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	got = clocks(ahead(four(), 0, time.Minute, time.Minute, time.Minute)) // m1 asks

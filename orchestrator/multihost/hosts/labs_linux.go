@@ -19,10 +19,10 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// labelShare marks the container of a machine's share of a lab.
+// labelShare marks the container of a server's share of a lab.
 const labelShare = "mcastlab.share"
 
-// Labs are the shares of labs on one machine. Each is a container of the machine's engine, beside the Swarm.
+// Labs are the shares of labs on one server. Each is a container of the server's engine, beside the Swarm.
 type Labs struct {
 	Node    string                  // ID of the Swarm's node
 	Image   string                  // of the daemon
@@ -73,8 +73,8 @@ func (l *Labs) Start(ctx context.Context, lab string) error {
 	}
 }
 
-// request is what the container of a share may do: all that a deployment needs on the machine itself, which is to enter the
-// namespaces of nodes, to make interfaces and raw sockets, and to run programs of the machine as its users.
+// request returns the settings of a share's container: all that a deployment needs on the server itself, which is to enter
+// the namespaces of nodes, to make interfaces and raw sockets, and to run the server's programs as its users.
 func (l *Labs) request(lab string) (*container.Config, *container.HostConfig) {
 	return &container.Config{
 			Image: l.Image, Cmd: append(slices.Clone(l.Command), lab), User: "0:0", Labels: map[string]string{labelShare: lab},

@@ -9,14 +9,14 @@ import (
 	"github.com/docker/docker/api/types/swarm"
 )
 
-// List returns the machines of the Swarm, and what each lacks.
-func List(ctx context.Context, o Options) ([]Machine, error) {
+// List returns the servers of the Swarm, and what each lacks.
+func List(ctx context.Context, o Options) ([]Server, error) {
 	c, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	all, err := c.machines(ctx)
+	all, err := c.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func List(ctx context.Context, o Options) ([]Machine, error) {
 	who, err := s.credentials()
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("this machine has no certificate of a deployer: run mcastlab hosts up here, or mcastlab hosts where it was run")
+			err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here, or mcastlab servers where it was run")
 		}
 		for i := range all {
 			if all[i].State == "" {

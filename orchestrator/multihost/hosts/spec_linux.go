@@ -12,8 +12,8 @@ import (
 	"github.com/docker/docker/api/types/swarm"
 )
 
-// Names of what `hosts` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each machine
-// while `hosts up` or `hosts down` waits for them.
+// Names of the objects that `servers` makes in a Swarm. The daemon is one global service; the two others are jobs, which run once on each server
+// while `servers up` or `servers down` waits for them.
 const (
 	serviceName = "mcastlab-host"
 	joinName    = "mcastlab-host-join"
@@ -28,11 +28,11 @@ const (
 	labelSpec = "mcastlab.spec" // hash of a service's specification
 )
 
-// TokenFile is where a machine that joins finds its token.
+// TokenFile is the path of the token of a server that joins.
 const TokenFile = "/join-token"
 
-// runFolder has the engine's socket, and the folders of labs and of the machine's credentials under the names that they have on the
-// machine itself.
+// runFolder has the engine's socket, and the folders of labs and of the server's credentials under the names that they have on the
+// server itself.
 const runFolder = "/run"
 
 // daemonSpec is the service of the daemons.
@@ -45,7 +45,7 @@ func daemonSpec(image string, port int) swarm.ServiceSpec {
 	return sealed(s)
 }
 
-// joinSpec is the job that brings machines their certificates.
+// joinSpec is the job that brings servers their certificates.
 func joinSpec(image string, port int, secret string, nodes []string) swarm.ServiceSpec {
 	s := job(joinName, image, port, []string{"host", "--port", strconv.Itoa(port), "--join", strings.Join(nodes, ",")})
 	s.TaskTemplate.ContainerSpec.Secrets = []*swarm.SecretReference{{
@@ -59,7 +59,7 @@ func leaveSpec(image string, port int) swarm.ServiceSpec {
 	return sealed(job(leaveName, image, port, []string{"host", "--leave"}))
 }
 
-// job is a service that runs once on each machine. It is not one of the mode global-job: engine 20.10 still had the containers of
+// job is a service that runs once on each server. It is not one of the mode global-job: engine 20.10 still had the containers of
 // such a job 15 s after that had been removed.
 func job(name, image string, port int, args []string) swarm.ServiceSpec {
 	s := spec(name, image, port, args)
@@ -68,9 +68,9 @@ func job(name, image string, port int, args []string) swarm.ServiceSpec {
 	return s
 }
 
-// spec is what all three have: no capability, no privilege, no network but the machine's own, nothing to write to but its /run. As
-// root that is enough: credentials are its own files. Whoever has the engine's socket is root on the machine in effect; the
-// certificates are what keeps others from asking for that.
+// spec returns the common part of all three: no capability, no privilege, no network but the server's own, nothing writable but
+// its /run. As root that is enough: credentials are its own files. A process with the engine's socket has in effect root on the
+// server; the certificates keep others from using it.
 func spec(name, image string, port int, args []string) swarm.ServiceSpec {
 	limit := swarm.Limit{MemoryBytes: 512 << 20, Pids: 128}
 	return swarm.ServiceSpec{

@@ -15,8 +15,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// StateDir has what the machine keeps that `hosts up` ran on: the authority and this deployer's credentials. It is root's own, and
-// not below /run, so that not even the daemon on this machine sees the authority's key.
+// StateDir has what the server keeps that `servers up` ran on: the authority and this deployer's credentials. It is root's own, and
+// not below /run, so that not even the daemon on this server sees the authority's key.
 //
 //	authority.pem  key and certificate of the authority
 //	deployer.pem   key and certificate of this deployer, and the authority's certificate
@@ -34,7 +34,7 @@ type store struct {
 	lock *os.File
 }
 
-// open makes the folder if need be and takes its lock, waiting for whoever has it.
+// open makes the directory if need be and takes its lock, waiting for the command that holds it.
 func (s *store) open(ctx context.Context, say func(format string, args ...any)) error {
 	for told := false; ; {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -42,7 +42,7 @@ func (s *store) open(ctx context.Context, say func(format string, args ...any)) 
 		}
 		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a `hosts down` has removed the folder
+			continue // a `servers down` has removed the folder
 		}
 		if err != nil {
 			return fmt.Errorf("open %s: %w", s.dir, needRoot(err))
@@ -57,7 +57,7 @@ func (s *store) open(ctx context.Context, say func(format string, args ...any)) 
 			return fmt.Errorf("lock %s: %w", s.dir, errors.Join(err, cerr))
 		}
 		if err != nil && !told {
-			say("waiting for another mcastlab hosts command")
+			say("waiting for another mcastlab servers command")
 			told = true
 		}
 		select {
@@ -130,7 +130,7 @@ func (s *store) authority(now time.Time) (*trust.Authority, error) {
 	return a, s.write(authorityFile, file)
 }
 
-// deployer returns credentials of this machine as a deployer, and makes them if there are none that hold.
+// deployer returns credentials of this server as a deployer, and makes them if there are none that hold.
 func (s *store) deployer(a *trust.Authority, node string, now time.Time) (*trust.Credentials, error) {
 	id := trust.Identity{Role: trust.Deployer, Node: node}
 	if c, err := s.credentials(); err == nil && c.Signed(a) && c.Identity() == id && now.Add(trust.Renew).Before(c.Ends()) {
@@ -156,7 +156,7 @@ func (s *store) credentials() (*trust.Credentials, error) {
 	return trust.ParseCredentials(file)
 }
 
-// share makes credentials of the share of a lab on a machine.
+// share makes credentials of the share of a lab on a server.
 func (s *store) share(lab, node string, now time.Time) ([]byte, error) {
 	file, err := os.ReadFile(filepath.Join(s.dir, authorityFile))
 	if err != nil {

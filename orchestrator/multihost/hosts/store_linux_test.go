@@ -24,7 +24,8 @@ func opened(t *testing.T) *store {
 	return s
 }
 
-// TestAuthorityKept: the authority and the deployer's credentials are made once, and again when they end, do not fit, or are no files of ours.
+// TestAuthorityKept: the authority and the deployer's credentials are made once, and again when they expire, do not fit, or are
+// files of another program.
 func TestAuthorityKept(t *testing.T) {
 	s := opened(t)
 	now := time.Now()
@@ -115,7 +116,7 @@ func TestLock(t *testing.T) {
 	second.close()
 }
 
-// TestProgress: how far the Swarm has come on a machine, by the newest task of the specification that is asked for.
+// TestProgress: how far the Swarm has come on a server, by the newest task of the specification that is asked for.
 func TestProgress(t *testing.T) {
 	at := time.Now()
 	task := func(node, hash string, age int, state swarm.TaskState, why string) swarm.Task {
@@ -139,7 +140,7 @@ func TestProgress(t *testing.T) {
 		err  string
 	}{
 		{"a", swarm.TaskStateRunning, true, ""},
-		{"b", swarm.TaskStateRunning, false, "run mcastlab hosts image there"},
+		{"b", swarm.TaskStateRunning, false, "run mcastlab servers image there"},
 		{"c", swarm.TaskStateRunning, false, ""},
 		{"d", swarm.TaskStateRunning, false, ""},
 		{"e", swarm.TaskStateRunning, false, "the Swarm cannot start the daemon: invalid mount config"},

@@ -15,13 +15,13 @@ import (
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 )
 
-// Waits: how often the Swarm is asked, and how long it may take to start or end what it is told to.
+// Interval of requests to the Swarm, and time limits for it to start or end a task.
 const (
 	pollEvery = 100 * time.Millisecond
 	swarmWait = 60 * time.Second
 )
 
-// services returns the services in the Swarm that are one part of ours.
+// services returns the Swarm's services for one part of this program.
 func (c *cluster) services(ctx context.Context, part string) ([]swarm.Service, error) {
 	all, err := c.ServiceList(ctx, swarm.ServiceListOptions{Filters: filters.NewArgs(filters.Arg("label", labelPart+"="+part))})
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *cluster) create(ctx context.Context, s swarm.ServiceSpec) (id string, e
 	return id, nil
 }
 
-// remove removes services by what they are part of, and waits until their tasks on machines that can be reached have gone, and so
+// remove removes services by what they are part of, and waits until their tasks on servers that can be reached have gone, and so
 // their containers: it may be another second until an engine has removed one. Tasks of a service that an interrupted command has
 // removed are waited for, too. It reports whether there was anything.
 func (c *cluster) remove(ctx context.Context, reached func(node string) bool, parts ...string) (some bool, err error) {
@@ -135,7 +135,7 @@ func (c *cluster) tasks(ctx context.Context, service string) ([]swarm.Task, erro
 	return tasks, nil
 }
 
-// reach has the tasks of a service come to a state on all machines, and returns for those that do not why not. What had failed before
+// reach has the tasks of a service come to a state on all servers, and returns for those that do not why not. What had failed before
 // does not count: the Swarm tries again.
 func (c *cluster) reach(ctx context.Context, service, hash string, want swarm.TaskState, nodes []string) (map[string]error, error) {
 	before, err := c.tasks(ctx, service)
@@ -174,7 +174,7 @@ func (c *cluster) reach(ctx context.Context, service, hash string, want swarm.Ta
 	return failed, err
 }
 
-// progress looks at the newest task of a machine that is of one specification.
+// progress looks at the newest task of a server that is of one specification.
 func progress(tasks []swarm.Task, node, hash string, want swarm.TaskState) (done bool, err error) {
 	var newest *swarm.Task
 	for i, t := range tasks {
@@ -204,11 +204,11 @@ func startedAgain(t *swarm.Task) bool {
 	return p == nil || p.Condition != swarm.RestartPolicyConditionNone
 }
 
-// taskError is why a machine does not start a task, with the remedy where there is one.
+// taskError returns the reason why a server does not start a task, with the remedy if there is one.
 func taskError(text string) error {
 	text = strings.Join(strings.Fields(text), " ")
 	if strings.Contains(text, "No such image") || strings.Contains(text, "not found") && strings.Contains(text, "image") {
-		return errors.New("it does not have this program's image: run mcastlab hosts image there, with the same version of the program")
+		return errors.New("it does not have this program's image: run mcastlab servers image there, with the same version of the program")
 	}
 	return fmt.Errorf("the Swarm cannot start the daemon: %s", text)
 }

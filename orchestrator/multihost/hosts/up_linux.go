@@ -19,28 +19,28 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// Options are how machines are made a testbed of.
+// Options are the settings of a testbed of servers.
 type Options struct {
 	Port  int                              // of the daemons
 	State string                           // StateDir, or a test's
-	Say   func(format string, args ...any) // told of each step
+	Say   func(format string, args ...any) // reports each step
 
 	Folder func(lab string) string // of the state of a lab that was deployed here
 }
 
-// up is a `hosts up` under way.
+// up is a `servers up` under way.
 type up struct {
 	*cluster
 	o         Options
 	authority *trust.Authority
 	deployer  *trust.Credentials
 	image     string
-	all       []Machine
+	all       []Server
 }
 
-// Up starts the daemon on every machine of the Swarm, gives those a certificate that have none, and probes the ways between them. What
-// is there already is left as it is. Machines that cannot take part are named in the error, and the others are up all the same.
-func Up(ctx context.Context, o Options) ([]Machine, error) {
+// Up starts the daemon on every server of the Swarm, gives those a certificate that have none, and probes the ways between them. What
+// is there already is left as it is. Servers that cannot take part are named in the error, and the others are up all the same.
+func Up(ctx context.Context, o Options) ([]Server, error) {
 	s := store{dir: o.State}
 	c, err := open(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func Up(ctx context.Context, o Options) ([]Machine, error) {
 	if u.deployer, err = s.deployer(u.authority, c.node, c.clock()); err != nil {
 		return nil, err
 	}
-	if u.all, err = c.machines(ctx); err != nil {
+	if u.all, err = c.servers(ctx); err != nil {
 		return nil, err
 	}
 	if err := u.clear(ctx); err != nil {
@@ -79,8 +79,8 @@ func Up(ctx context.Context, o Options) ([]Machine, error) {
 // reached reports whether the Swarm reaches a node.
 func (u *up) reached(node string) bool { return reached(u.all, node) }
 
-func reached(all []Machine, node string) bool {
-	return slices.ContainsFunc(all, func(m Machine) bool { return m.Node == node && m.State != StateDown })
+func reached(all []Server, node string) bool {
+	return slices.ContainsFunc(all, func(m Server) bool { return m.Node == node && m.State != StateDown })
 }
 
 // clear removes the jobs and secrets that an interrupted command has left.
@@ -95,7 +95,7 @@ func (u *up) clear(ctx context.Context) error {
 	return u.removeSecrets(ctx)
 }
 
-// part returns the machines that may take part, so far.
+// part returns the servers that may take part, so far.
 func (u *up) part() (nodes []string) {
 	for _, m := range u.all {
 		if m.State == "" {
@@ -105,12 +105,12 @@ func (u *up) part() (nodes []string) {
 	return nodes
 }
 
-func (u *up) machine(node string) *Machine {
-	return &u.all[slices.IndexFunc(u.all, func(m Machine) bool { return m.Node == node })]
+func (u *up) server(node string) *Server {
+	return &u.all[slices.IndexFunc(u.all, func(m Server) bool { return m.Node == node })]
 }
 
-// fail says why a machine cannot take part.
-func (m *Machine) fail(state string, err error) { m.State, m.Error = state, err.Error() }
+// fail records why a server cannot take part.
+func (m *Server) fail(state string, err error) { m.State, m.Error = state, err.Error() }
 
 // start has the Swarm run the daemon everywhere.
 func (u *up) start(ctx context.Context) error {
@@ -120,12 +120,12 @@ func (u *up) start(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(have) == 0:
-		u.o.Say("starting the daemon on %s", machines(len(u.part())))
+		u.o.Say("starting the daemon on %s", servers(len(u.part())))
 		if _, err := u.create(ctx, want); err != nil {
 			return err
 		}
 	case have[0].Spec.Labels[labelSpec] != want.Labels[labelSpec]:
-		u.o.Say("updating the daemon on %s", machines(len(u.part())))
+		u.o.Say("updating the daemon on %s", servers(len(u.part())))
 		err := failpoint.At("update service", func() error {
 			_, err := u.ServiceUpdate(ctx, have[0].ID, have[0].Version, want, swarm.ServiceUpdateOptions{})
 			return err
@@ -136,12 +136,12 @@ func (u *up) start(ctx context.Context) error {
 	}
 	failed, err := u.reach(ctx, serviceName, want.Labels[labelSpec], swarm.TaskStateRunning, u.part())
 	for node, why := range failed { // independent of each other
-		u.machine(node).fail(StateStopped, why)
+		u.server(node).fail(StateStopped, why)
 	}
 	return err
 }
 
-// certify gives machines a certificate that have none of this authority that holds for long enough.
+// certify gives servers a certificate that have none of this authority that holds for long enough.
 func (u *up) certify(ctx context.Context) error {
 	var need []string
 	asked := u.ask(ctx, u.part(), startWait)
@@ -153,17 +153,18 @@ func (u *up) certify(ctx context.Context) error {
 	if len(need) == 0 {
 		return nil
 	}
-	u.o.Say("giving %s a certificate", machines(len(need)))
+	u.o.Say("giving %s a certificate", servers(len(need)))
 	return u.join(ctx, need)
 }
 
-// startWait is how long a daemon that has a certificate may take to listen once its container runs, and takeWait one that has got another.
+// startWait is the time limit for a daemon with a certificate to listen once its container runs, and takeWait that for one with
+// a new certificate.
 const (
 	startWait = time.Second
 	takeWait  = 10 * time.Second
 )
 
-// join runs the job on the machines, and signs the key of each that knows the token.
+// join runs the job on the servers, and signs the key of each that knows the token.
 func (u *up) join(ctx context.Context, nodes []string) (err error) {
 	token, err := trust.NewToken()
 	if err != nil {
@@ -202,7 +203,7 @@ func (u *up) join(ctx context.Context, nodes []string) (err error) {
 	for i, node := range nodes {
 		switch errs[i] = failed[node]; {
 		case errs[i] == nil:
-			all.Go(func() { errs[i] = u.admit(ctx, u.machine(node), token) })
+			all.Go(func() { errs[i] = u.admit(ctx, u.server(node), token) })
 		case errors.Is(errs[i], errEnded):
 			errs[i] = fmt.Errorf("%w: if TCP port %d is in use there, choose others by --port", errs[i], u.o.Port+1)
 		}
@@ -210,17 +211,17 @@ func (u *up) join(ctx context.Context, nodes []string) (err error) {
 	all.Wait()
 	for i, node := range nodes {
 		if errs[i] != nil {
-			u.machine(node).fail(StateNoTrust, errs[i])
+			u.server(node).fail(StateNoTrust, errs[i])
 		}
 	}
 	return ctx.Err()
 }
 
-// admitWait is how long a machine may take to listen once the job runs there.
+// admitWait is the time limit for a server to listen once the job runs there.
 const admitWait = 5 * time.Second
 
-// admit signs the key of one machine.
-func (u *up) admit(ctx context.Context, m *Machine, token trust.Token) error {
+// admit signs the key of one server.
+func (u *up) admit(ctx context.Context, m *Server, token trust.Token) error {
 	config, err := trust.Stranger(u.clock)
 	if err != nil {
 		return err
@@ -232,7 +233,7 @@ func (u *up) admit(ctx context.Context, m *Machine, token trust.Token) error {
 			ahead, err := u.authority.Admit(conn.(*tls.Conn), token, m.Node, ClockLimit, u.clock)
 			_ = conn.Close()
 			if errors.Is(err, trust.ErrClock) {
-				return errors.New(strings.TrimPrefix(clockLine(m, ahead, "this machine's"), m.String()+": "))
+				return errors.New(strings.TrimPrefix(clockLine(m, ahead, "this server's"), m.String()+": "))
 			}
 			return err
 		}
@@ -247,10 +248,10 @@ func (u *up) admit(ctx context.Context, m *Machine, token trust.Token) error {
 
 // closed says that a port does not answer, when the daemons have another.
 func closed(port, daemons int) error {
-	return fmt.Errorf("TCP port %d does not answer: let TCP and UDP ports %d, and TCP port %d, pass between the machines", port, daemons, daemons+1)
+	return fmt.Errorf("TCP port %d does not answer: let TCP and UDP ports %d, and TCP port %d, pass between the servers", port, daemons, daemons+1)
 }
 
-// asked is what a daemon has said.
+// asked is the reply of a daemon.
 type asked struct {
 	status daemon.Status
 	ahead  time.Duration
@@ -262,7 +263,7 @@ func (u *up) ask(ctx context.Context, nodes []string, wait time.Duration) map[st
 	return ask(ctx, u.cluster, u.deployer, u.all, nodes, u.o.Port, wait)
 }
 
-func ask(ctx context.Context, c *cluster, who *trust.Credentials, all []Machine, nodes []string, port int, wait time.Duration) map[string]asked {
+func ask(ctx context.Context, c *cluster, who *trust.Credentials, all []Server, nodes []string, port int, wait time.Duration) map[string]asked {
 	answers := map[string]asked{}
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -288,13 +289,13 @@ func ask(ctx context.Context, c *cluster, who *trust.Credentials, all []Machine,
 	return answers
 }
 
-// take writes what a daemon has said into its machine.
-func (m *Machine) take(a asked, port int) {
+// take writes what a daemon has said into its server.
+func (m *Server) take(a asked, port int) {
 	switch {
 	case a.err != nil && daemon.Closed(a.err):
 		m.fail(StateUnasked, closed(port, port))
 	case a.err != nil:
-		m.fail(StateNoTrust, fmt.Errorf("its daemon cannot be asked: %w: mcastlab hosts up gives it another certificate", a.err))
+		m.fail(StateNoTrust, fmt.Errorf("its daemon cannot be asked: %w: mcastlab servers up gives it another certificate", a.err))
 	case a.status.Engine != "":
 		m.fail(StateUnasked, fmt.Errorf("its daemon does not reach the engine: %s", a.status.Engine))
 	default:
@@ -308,9 +309,9 @@ func (u *up) check(ctx context.Context) error {
 	nodes := u.part()
 	answers := u.ask(ctx, nodes, takeWait)
 	for _, node := range nodes {
-		u.machine(node).take(answers[node], u.o.Port)
+		u.server(node).take(answers[node], u.o.Port)
 	}
-	var ready []Machine
+	var ready []Server
 	var lines []string
 	for _, m := range u.all {
 		switch {
@@ -321,7 +322,7 @@ func (u *up) check(ctx context.Context) error {
 		}
 	}
 	if len(ready) > 1 {
-		u.o.Say("probing the ways between %d machines", len(ready))
+		u.o.Say("probing the ways between %d servers", len(ready))
 	}
 	seen, err := u.probe(ctx, ready)
 	if err != nil {
@@ -334,8 +335,8 @@ func (u *up) check(ctx context.Context) error {
 	return nil
 }
 
-// probe has each machine probe the others.
-func (u *up) probe(ctx context.Context, ready []Machine) (seen []daemon.Seen, err error) {
+// probe has each server probe the others.
+func (u *up) probe(ctx context.Context, ready []Server) (seen []daemon.Seen, err error) {
 	found := make([][]daemon.Seen, len(ready))
 	errs := make([]error, len(ready))
 	var all sync.WaitGroup

@@ -15,12 +15,12 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// NoVXLAN implements engine.Spread. Each machine probes the others at the daemons' port and, unless links of a lab use it there, at that of
+// NoVXLAN implements engine.Spread. Each server probes the others at the daemons' port and, unless links of a lab use it there, at that of
 // links. Of a way that cannot be probed nothing is said: a lab's own trial of its links will.
 func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pairs []shareapi.Pair, err error) {
 	who, err := (&store{dir: e.State}).credentials()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("this machine has no certificate of a deployer: run mcastlab hosts up here")
+		err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here")
 	}
 	if err != nil {
 		return nil, err
@@ -39,14 +39,14 @@ func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pa
 			k := daemon.NewClient(who, all[i].Node, at(&all[i]), time.Now)
 			defer k.Close()
 			found[i], errs[i] = k.Probe(ctx, peers)
-			errs[i] = machineError(&all[i], errs[i])
+			errs[i] = serverError(&all[i], errs[i])
 		})
 	}
 	running.Wait()
 	return closedPairs(all, slices.Concat(found...), port), errors.Join(errs...)
 }
 
-// closedPairs returns the pairs of machines between which a way lets no links pass, and why, in the order of the machines.
+// closedPairs returns the pairs of servers between which a way lets no links pass, and why, in the order of the servers.
 func closedPairs(all []engine.Machine, seen []daemon.Seen, port int) (pairs []shareapi.Pair) {
 	number := map[string]int{}
 	for i := range all {
@@ -68,7 +68,7 @@ func closedPairs(all []engine.Machine, seen []daemon.Seen, port int) (pairs []sh
 	return pairs
 }
 
-// noLinks says why a way carries no links; nothing if it does, or if it was not probed.
+// noLinks explains why a path carries no links; empty if it does, or was not probed.
 func noLinks(s daemon.Seen, from, to string, port int) []string {
 	if s.Error != "" || s.Closed {
 		return nil

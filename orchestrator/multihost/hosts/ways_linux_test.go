@@ -9,7 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/daemon"
 )
 
-// TestClosedPairs: links go in user space between two machines if either way lets no large frames in at the port of links, or at that of the
+// TestClosedPairs: links go in user space between two servers if either way lets no large frames in at the port of links, or at that of the
 // daemons where links use it. A way that was not probed says nothing.
 func TestClosedPairs(t *testing.T) {
 	all := []engine.Machine{{Node: "x", Name: "a"}, {Node: "y", Name: "b"}, {Node: "z", Name: "c"}}
@@ -36,6 +36,6 @@ func TestClosedPairs(t *testing.T) {
 		}
 	}
 	if _, err := (Engine{State: t.TempDir()}).NoVXLAN(t.Context(), all, 7942); err == nil {
-		t.Error("machines are probed without a certificate")
+		t.Error("servers are probed without a certificate")
 	}
 }

@@ -1,5 +1,5 @@
-// Package place decides which node of a lab goes to which of several machines: pods stay together, so that few links lead from
-// machine to machine, and machines get nodes in proportion to their cores.
+// Package place decides which node of a lab goes to which of several servers: pods stay together, so that few links lead from
+// server to server, and servers get nodes in proportion to their cores.
 package place
 
 import (
@@ -11,35 +11,35 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Machine is where nodes can go.
-type Machine struct {
+// Server is a place for nodes.
+type Server struct {
 	Name   string
 	Cores  int
 	Memory int64 // bytes
 }
 
-// memoryShare is how much of a machine's memory nodes may take: it keeps a fifth for others.
+// memoryShare is the part of a server's memory for nodes: a fifth remains for other programs.
 const memoryShare = 0.8
 
-// room is how many nodes a machine has memory for.
-func (m *Machine) room() int { return int(float64(m.Memory) * memoryShare / engine.NodeMemory) }
+// room returns the number of nodes that fit into a server's memory.
+func (m *Server) room() int { return int(float64(m.Memory) * memoryShare / engine.NodeMemory) }
 
-// Nodes returns the machine of each node. It is an error if the machines together have no room for all.
-func Nodes(g *topo.Graph, machines []Machine) ([]int, error) {
-	if len(machines) == 0 {
-		return nil, errors.New("no machine to place nodes on")
+// Nodes returns the server of each node. It is an error if the servers together have no room for all.
+func Nodes(g *topo.Graph, servers []Server) ([]int, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("no server to place nodes on")
 	}
-	p := &placing{g: g, machines: machines, at: make([]int, len(g.Nodes)), has: make([]int, len(machines))}
+	p := &placing{g: g, servers: servers, at: make([]int, len(g.Nodes)), has: make([]int, len(servers))}
 	room, cores := 0, 0
-	for i := range machines {
-		room += machines[i].room()
-		cores += max(1, machines[i].Cores)
+	for i := range servers {
+		room += servers[i].room()
+		cores += max(1, servers[i].Cores)
 	}
 	if len(g.Nodes) > room {
-		return nil, fmt.Errorf("%d nodes of %d MiB each do not fit: %d machines have memory for %d of them", len(g.Nodes), engine.NodeMemory>>20, len(machines), room)
+		return nil, fmt.Errorf("%d nodes of %d MiB each do not fit: %d servers have memory for %d of them", len(g.Nodes), engine.NodeMemory>>20, len(servers), room)
 	}
-	for i := range machines {
-		p.fair = append(p.fair, float64(len(g.Nodes)*max(1, machines[i].Cores))/float64(cores))
+	for i := range servers {
+		p.fair = append(p.fair, float64(len(g.Nodes)*max(1, servers[i].Cores))/float64(cores))
 	}
 	for i := range p.at {
 		p.at[i] = -1
@@ -52,11 +52,11 @@ func Nodes(g *topo.Graph, machines []Machine) ([]int, error) {
 
 // placing is a placement under way.
 type placing struct {
-	g        *topo.Graph
-	machines []Machine
-	at       []int     // by node; -1: nowhere yet
-	has      []int     // by machine: its nodes
-	fair     []float64 // by machine: nodes that its cores are good for
+	g       *topo.Graph
+	servers []Server
+	at      []int     // by node; -1: nowhere yet
+	has     []int     // by server: its nodes
+	fair    []float64 // by server: nodes that its cores are good for
 }
 
 // units returns what stays together, in the order in which it is placed: pods, or a leaf with its hosts where there are no pods,
@@ -98,19 +98,19 @@ func units(g *topo.Graph) (all [][]int) {
 	return all
 }
 
-// slack is by how much more than its fair share of nodes a machine may get for the sake of fewer links.
+// slack is by how much more than its fair share of nodes a server may get for the sake of fewer links.
 const slack = 1.25
 
 // put places what stays together, if it fits anywhere as a whole, else node by node.
 func (p *placing) put(unit []int) {
 	best := -1
-	for m := range p.machines {
-		if p.has[m]+len(unit) <= p.machines[m].room() && (best < 0 || p.better(unit, m, best)) {
+	for m := range p.servers {
+		if p.has[m]+len(unit) <= p.servers[m].room() && (best < 0 || p.better(unit, m, best)) {
 			best = m
 		}
 	}
 	over := best >= 0 && len(unit) > 1 && float64(p.has[best]+len(unit)) > slack*p.fair[best]+1
-	if over && len(unit) > int(slack*slices.Max(p.fair))+1 { // no machine's share is as large as that
+	if over && len(unit) > int(slack*slices.Max(p.fair))+1 { // no server's share is as large as that
 		best = -1
 	}
 	if best < 0 && len(unit) > 1 {
@@ -125,7 +125,7 @@ func (p *placing) put(unit []int) {
 	p.has[best] += len(unit)
 }
 
-// better reports whether a unit is better placed on machine a than on b: within the fair share before beyond, then with more
+// better reports whether a unit is better placed on server a than on b: within the fair share before beyond, then with more
 // links to what is there, then where more is free.
 func (p *placing) better(unit []int, a, b int) bool {
 	fits := func(m int) bool { return float64(p.has[m]+len(unit)) <= slack*p.fair[m] }
@@ -139,7 +139,7 @@ func (p *placing) better(unit []int, a, b int) bool {
 	return load(a) < load(b)
 }
 
-// links counts the links between a unit and what is on a machine.
+// links counts the links between a unit and what is on a server.
 func (p *placing) links(unit []int, m int) (n int) {
 	for _, i := range unit {
 		for port := range p.g.Nodes[i].Links {

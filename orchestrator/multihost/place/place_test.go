@@ -23,12 +23,12 @@ func graph(t *testing.T, topology string) *topo.Graph {
 	return g
 }
 
-// TestNodes: every node goes somewhere, pods stay together where machines are large enough, and cores count.
+// TestNodes: every node goes somewhere, pods stay together where servers are large enough, and cores count.
 func TestNodes(t *testing.T) {
 	for _, c := range []struct {
 		topology string
 		cores    []int
-		most     int // links between machines, at the most
+		most     int // links between servers, at the most
 		whole    bool
 	}{
 		{"{fat-tree: {k: 4}}", []int{2}, 0, true},
@@ -40,22 +40,22 @@ func TestNodes(t *testing.T) {
 		{"{custom: {preset: back-to-back}}", []int{2, 2}, 1, false},
 	} {
 		g := graph(t, c.topology)
-		var machines []Machine
+		var servers []Server
 		all := 0
 		for i, n := range c.cores {
-			machines = append(machines, Machine{fmt.Sprint("m", i), n, 8 << 30})
+			servers = append(servers, Server{fmt.Sprint("m", i), n, 8 << 30})
 			all += n
 		}
-		at, err := Nodes(g, machines)
+		at, err := Nodes(g, servers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		has, pods, crossing := make([]int, len(machines)), map[int]int{}, 0
+		has, pods, crossing := make([]int, len(servers)), map[int]int{}, 0
 		for i, m := range at {
 			has[m]++
 			if pod := g.Nodes[i].Pod; pod >= 0 && c.whole {
 				if before, ok := pods[pod]; ok && before != m {
-					t.Errorf("%s on %v: pod %d is on two machines", c.topology, c.cores, pod)
+					t.Errorf("%s on %v: pod %d is on two servers", c.topology, c.cores, pod)
 				}
 				pods[pod] = m
 			}
@@ -66,24 +66,24 @@ func TestNodes(t *testing.T) {
 			}
 		}
 		if crossing > c.most {
-			t.Errorf("%s on %v: %d links between machines, and %d would do", c.topology, c.cores, crossing, c.most)
+			t.Errorf("%s on %v: %d links between servers, and %d would do", c.topology, c.cores, crossing, c.most)
 		}
 		for m, n := range has {
-			if fair := float64(len(at)*c.cores[m]) / float64(all); float64(n) > 1.6*fair+1 || n == 0 && len(at) >= len(machines) {
-				t.Errorf("%s on %v: machine %d has %d nodes, and its share is %.1f", c.topology, c.cores, m, n, fair)
+			if fair := float64(len(at)*c.cores[m]) / float64(all); float64(n) > 1.6*fair+1 || n == 0 && len(at) >= len(servers) {
+				t.Errorf("%s on %v: server %d has %d nodes, and its share is %.1f", c.topology, c.cores, m, n, fair)
 			}
 		}
 	}
 }
 
-// TestNodesTooMany: what does not fit is refused with the figures, and a small machine gets no more than it has room for.
+// TestNodesTooMany: what does not fit is refused with the figures, and a small server gets no more than it has room for.
 func TestNodesTooMany(t *testing.T) {
 	g := graph(t, "{fat-tree: {k: 4}}")
-	_, err := Nodes(g, []Machine{{"a", 64, 1 << 30}, {"b", 64, 512 << 20}})
-	if err == nil || !strings.Contains(err.Error(), "36 nodes of 48 MiB each do not fit: 2 machines have memory for 25") {
+	_, err := Nodes(g, []Server{{"a", 64, 1 << 30}, {"b", 64, 512 << 20}})
+	if err == nil || !strings.Contains(err.Error(), "36 nodes of 48 MiB each do not fit: 2 servers have memory for 25") {
 		t.Error(err)
 	}
-	at, err := Nodes(g, []Machine{{"a", 64, 512 << 20}, {"b", 1, 8 << 30}})
+	at, err := Nodes(g, []Server{{"a", 64, 512 << 20}, {"b", 1, 8 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestNodesTooMany(t *testing.T) {
 	for _, m := range at {
 		has[m]++
 	}
-	if room := (&Machine{Memory: 512 << 20}).room(); has[0] > room {
-		t.Errorf("%d nodes are on a machine with memory for %d", has[0], room)
+	if room := (&Server{Memory: 512 << 20}).room(); has[0] > room {
+		t.Errorf("%d nodes are on a server with memory for %d", has[0], room)
 	}
 }

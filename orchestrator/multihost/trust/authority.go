@@ -1,6 +1,6 @@
-// Package trust says who may ask what of the machines that hold labs together: an authority
-// whose key stays where `mcastlab hosts up` ran, certificates with one of three roles, TLS that
-// takes nothing else, and the proof by which a machine gets its first certificate.
+// Package trust controls access to the servers that hold labs together: an authority whose key
+// stays where `mcastlab servers up` ran, certificates with one of three roles, TLS that accepts
+// nothing else, and the proof by which a server gets its first certificate.
 package trust
 
 import (
@@ -20,19 +20,19 @@ import (
 	"time"
 )
 
-// Role is what the bearer of a certificate may do.
+// Role selects the rights of the bearer of a certificate.
 type Role string
 
-// Roles. A deployer is root on every machine in effect: a daemon makes containers for it.
-// A host may ask another host for the time, and for probes between the two. A share is what a machine has
-// of one lab: it may reach the nodes and controllers that other machines have of the same lab.
+// Roles. A deployer is root on every server in effect: a daemon makes containers for it.
+// A host may ask another host for the time, and for probes between the two. A share is what a server has
+// of one lab: it may reach the nodes and controllers that other servers have of the same lab.
 const (
 	Deployer Role = "deployer"
 	Host     Role = "host"
 	Share    Role = "share"
 )
 
-// Identity is whom a certificate speaks for: a role, at a node of the Swarm by its ID.
+// Identity is the subject of a certificate: a role, at a node of the Swarm by its ID.
 type Identity struct {
 	Role Role
 	Node string
@@ -73,7 +73,7 @@ func (i Identity) check() error {
 	return nil
 }
 
-// labName is what a lab may be called (lab.NameOK): it becomes part of paths.
+// labName matches the valid names of labs (lab.NameOK): they become part of paths.
 var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
 // LabOK reports whether a text can be the name of a lab.
@@ -100,12 +100,12 @@ func identityOf(c *x509.Certificate) (Identity, error) {
 // Times of certificates.
 const (
 	authorityValid = 5 * 365 * 24 * time.Hour
-	// Valid is how long a certificate of a machine or deployer holds, and Renew how long before its end
-	// `hosts up` makes another.
+	// Valid is the lifetime of the certificate of a server or deployer, and Renew the time before its
+	// end at which `servers up` makes another.
 	Valid = 90 * 24 * time.Hour
 	Renew = 30 * 24 * time.Hour
-	// backdated is by how much a certificate begins before it was made: clocks that are less apart than
-	// this are told from each other by what they say, and not by a failure of TLS.
+	// backdated is the time between the start of a certificate's validity and its making: an offset of
+	// two clocks below this shows as an offset, and not as a failure of TLS.
 	backdated = time.Hour
 )
 
@@ -126,10 +126,10 @@ func NewAuthority(now time.Time) (*Authority, error) {
 		return nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab hosts %x", serial.Bytes()[:4])},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab servers %x", serial.Bytes()[:4])},
 		NotBefore: now.Add(-backdated), NotAfter: now.Add(authorityValid),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-	}, &x509.Certificate{Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab hosts %x", serial.Bytes()[:4])}}, key.Public(), key)
+	}, &x509.Certificate{Subject: pkix.Name{CommonName: fmt.Sprintf("mcastlab servers %x", serial.Bytes()[:4])}}, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make the authority's certificate: %w", err)
 	}
@@ -191,7 +191,7 @@ func (a *Authority) Sign(request []byte, id Identity, now time.Time) ([]byte, er
 // Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() []byte { return a.cert.Raw }
 
-// Ends is when the authority's certificate ends.
+// Ends returns the end of the authority's certificate.
 func (a *Authority) Ends() time.Time { return a.cert.NotAfter }
 
 // Issue makes a key and a certificate where the authority is.
@@ -207,7 +207,7 @@ func (a *Authority) Issue(id Identity, now time.Time) (*Credentials, error) {
 	return NewCredentials(key, der, a.Certificate())
 }
 
-// NewRequest makes the key of a machine, and the request to sign a certificate for it.
+// NewRequest makes the key of a server, and the request to sign a certificate for it.
 func NewRequest() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -46,7 +46,7 @@ func fit(key *ecdsa.PrivateKey, own, root *x509.Certificate) (*Credentials, erro
 // Identity returns whom the credentials speak for.
 func (c *Credentials) Identity() Identity { return c.id }
 
-// Ends is when they end.
+// Ends returns the end of the certificate.
 func (c *Credentials) Ends() time.Time { return c.cert.NotAfter }
 
 // Signed reports whether they are of an authority.

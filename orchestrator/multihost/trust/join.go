@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Token is what a machine and the deployer both know when the machine gets its first certificate: the Swarm
-// has brought it there as a secret, and it is of no use afterwards.
+// Token is the secret that a server and the deployer share when the server gets its first certificate: the
+// Swarm delivers it, and it is useless afterwards.
 type Token [32]byte
 
 // NewToken draws one.
@@ -57,7 +57,7 @@ func (t Token) proof(s *tls.ConnectionState, side, node string) ([]byte, error) 
 	return m.Sum(nil), nil
 }
 
-// Messages of the join, one JSON object a line: the deployer's hello, the machine's request, the certificate, the machine's thanks.
+// Messages of the join, one JSON object a line: the deployer's hello, the server's request, the certificate, the server's thanks.
 type (
 	hello struct {
 		Proof []byte `json:"proof"`
@@ -65,7 +65,7 @@ type (
 	request struct {
 		Proof   []byte `json:"proof"`
 		Request []byte `json:"request"`
-		Now     int64  `json:"now"` // of the machine's clock, in ns since 1970
+		Now     int64  `json:"now"` // of the server's clock, in ns since 1970
 	}
 	signed struct {
 		Certificate []byte `json:"certificate"`
@@ -105,8 +105,8 @@ func begin(conn *tls.Conn) (*exchange, *tls.ConnectionState, error) {
 
 func (x *exchange) put(v any) error { return json.NewEncoder(x.conn).Encode(v) }
 
-// Admit is the deployer's side of a join: it signs the key of the machine at the other end, and returns how far that
-// machine's clock is ahead. A machine whose clock is more than apart away gets no certificate, which it could not use.
+// Admit is the deployer's side of a join: it signs the key of the server at the other end, and returns how far that
+// server's clock is ahead. A server whose clock is more than apart away gets no certificate, which it could not use.
 func (a *Authority) Admit(conn *tls.Conn, token Token, node string, apart time.Duration, clock func() time.Time) (ahead time.Duration, err error) {
 	defer func() {
 		if err != nil {
@@ -149,7 +149,7 @@ func (a *Authority) Admit(conn *tls.Conn, token Token, node string, apart time.D
 	}
 	var last thanks
 	if err := x.reader.Decode(&last); err != nil || !last.Kept {
-		return ahead, errors.Join(errors.New("the machine has not kept its certificate"), err)
+		return ahead, errors.Join(errors.New("the server has not kept its certificate"), err)
 	}
 	return ahead, nil
 }
@@ -164,7 +164,8 @@ func Ahead(before, after time.Time, now int64) time.Duration {
 	return time.Duration(now - middle.UnixNano())
 }
 
-// Join is the machine's side: it makes a key, has it signed by whoever knows the token, and hands the credentials to keep.
+// Join is the server's side: it makes a key, has it signed by the party that knows the token, and passes the credentials to
+// keep.
 func Join(conn *tls.Conn, token Token, node string, clock func() time.Time, keep func(*Credentials) error) (err error) {
 	defer func() {
 		if err != nil {

@@ -80,7 +80,7 @@ func connect(t *testing.T, client, server *tls.Config) (who Identity, clientErr,
 }
 
 // TestWhoGetsIn: a port takes certificates of its own authority while they hold and as long as they are for clients, and
-// a client takes the one machine it asked for.
+// a client takes the one server it asked for.
 func TestWhoGetsIn(t *testing.T) {
 	a, other := authority(t), authority(t)
 	server := issue(t, a, Host, "m1", noon)
@@ -99,10 +99,10 @@ func TestWhoGetsIn(t *testing.T) {
 		{"another authority", issue(t, other, Deployer, "m0", noon).clientUnchecked(), server, false, "unknown authority"},
 		{"expired", issue(t, a, Deployer, "m0", noon.Add(-Valid-time.Minute)).clientUnchecked(), server, false, "expired"},
 		{"not yet valid", issue(t, a, Deployer, "m0", noon.Add(2*time.Hour)).clientUnchecked(), server, false, "not yet valid"},
-		{"another machine answers", issue(t, a, Deployer, "m0", noon).Client("m3", now), server, false, "host m1, and not the host m3"},
+		{"another server answers", issue(t, a, Deployer, "m0", noon).Client("m3", now), server, false, "host m1, and not the host m3"},
 		{"a deployer answers", issue(t, a, Deployer, "m0", noon).Client("m1", now), issue(t, a, Deployer, "m1", noon), false, "usage"},
 		{"another authority answers", issue(t, a, Deployer, "m0", noon).Client("m1", now), issue(t, other, Host, "m1", noon), false, "unknown authority"},
-		{"an expired machine answers", issue(t, a, Deployer, "m0", noon).Client("m1", now), issue(t, a, Host, "m1", noon.Add(-Valid-time.Minute)), false, "expired"},
+		{"an expired server answers", issue(t, a, Deployer, "m0", noon).Client("m1", now), issue(t, a, Host, "m1", noon.Add(-Valid-time.Minute)), false, "expired"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			who, clientErr, serverErr := connect(t, x.client, x.server.Server(now))
@@ -127,7 +127,7 @@ func (c *Credentials) clientUnchecked() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c.pair()}}
 }
 
-// TestIdentity: what a certificate says it is must be one of ours, exactly.
+// TestIdentity: the subject of a certificate must be exactly one that the authority issues.
 func TestIdentity(t *testing.T) {
 	for text, want := range map[string]Identity{
 		"mcastlab://host/abc1":      {Role: Host, Node: "abc1"},
@@ -280,7 +280,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// joining has a machine with one token meet a deployer with one; what passes between them may be changed.
+// joining has a server with one token meet a deployer with one; what passes between them may be changed.
 func joining(t *testing.T, deployer, machine Token, node string, apart time.Duration) (kept *Credentials, ahead time.Duration, deployerErr, machineErr error) {
 	t.Helper()
 	server, err := Stranger(fixed(noon))
@@ -305,7 +305,7 @@ func joining(t *testing.T, deployer, machine Token, node string, apart time.Dura
 	return kept, ahead, deployerErr, <-done
 }
 
-// TestJoin: a machine and a deployer that know the same token come together; those that do not, do not, and the machine
+// TestJoin: a server and a deployer that know the same token come together; those that do not, do not, and the server
 // keeps nothing; nor does one whose clock is apart.
 func TestJoin(t *testing.T) {
 	token, other := draw(t), draw(t)
@@ -317,7 +317,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("with two tokens: %v, %v, %v", kept, e1, e2)
 	}
 	if kept, _, e1, e2 = joining(t, token, token, "m2", 0); kept != nil || e1 == nil || !errors.Is(e2, ErrNoToken) {
-		t.Errorf("with the proof for another machine: %v, %v, %v", kept, e1, e2)
+		t.Errorf("with the proof for another server: %v, %v, %v", kept, e1, e2)
 	}
 	for _, apart := range []time.Duration{-2 * time.Second, 2 * time.Second} {
 		if kept, ahead, e1, e2 = joining(t, token, token, "m1", apart); kept != nil || !errors.Is(e1, ErrClock) || e2 == nil || ahead != apart {
@@ -326,8 +326,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinThroughAStranger: whoever sits between the two and speaks TLS with both can pass on all they say, and gets
-// neither to go on: the proofs are of the connections they came through.
+// TestJoinThroughAStranger: a man in the middle that speaks TLS with both can forward all messages, and gets neither
+// to continue: the proofs are bound to the connections they came through.
 func TestJoinThroughAStranger(t *testing.T) {
 	token := draw(t)
 	config := func() *tls.Config {
@@ -338,7 +338,7 @@ func TestJoinThroughAStranger(t *testing.T) {
 		return c
 	}
 	a1, a2 := net.Pipe() // deployer to stranger
-	b1, b2 := net.Pipe() // stranger to machine
+	b1, b2 := net.Pipe() // stranger to server
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = errors.Join(a2.Close(), b1.Close()) })
@@ -361,7 +361,7 @@ func TestJoinThroughAStranger(t *testing.T) {
 	_ = a1.Close()
 	first, second := <-ends, <-ends
 	if err == nil || kept || !errors.Is(first, ErrNoToken) && !errors.Is(second, ErrNoToken) {
-		t.Errorf("deployer %v, machine and stranger %v, %v, kept %v", err, first, second, kept)
+		t.Errorf("deployer %v, server and stranger %v, %v, kept %v", err, first, second, kept)
 	}
 }
 
@@ -389,8 +389,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestAdmitHostile: a machine that does not know the token, or answers nonsense, or has a clock that is apart gets no certificate,
-// whatever else it says; nor does the deployer take a machine for joined that has not said so.
+// TestAdmitHostile: a server that does not know the token, or answers nonsense, or has a clock that is apart gets no certificate,
+// whatever else it says; nor does the deployer take a server for joined that has not said so.
 func TestAdmitHostile(t *testing.T) {
 	token := draw(t)
 	_, csr, err := NewRequest()

@@ -38,7 +38,7 @@
 //	                    another rank is to send
 //	drop       source   the candidate failed        epoch                        leaves the candidate                        -
 //	end        first    Close                       -                            ends its guard                              no answer
-//	answer     guard    it has acted on a step      as above                     the source goes on when all it waits for
+//	answer     guard    it has acted on a step      as above                     the source continues when all it waits for
 //	                                                                             have come
 //	done       member   its part of a message in    why it failed; empty if not  the source ends the message when all came,
 //	                    the overlay has ended                                    or stops at the first failure
@@ -51,7 +51,7 @@
 //
 // No rank gets a message, or a part of one, twice: Run returns when all of the message has
 // arrived, an interrupted message is received again from its beginning, and the queue pairs
-// that could still write into the buffer are destroyed before any rank is told to send. Each
+// that could still write into the buffer are destroyed before any rank sends again. Each
 // epoch has a McstID and queue pairs of its own, so that packets of an old epoch are never
 // taken for those of a new one.
 package fallback

@@ -1,5 +1,5 @@
-// Package hosts makes one testbed of the machines of a Docker Swarm: a daemon on each, as one global service, certificates for
-// all of them, and probes of the ways between them. `mcastlab hosts` is its command.
+// Package hosts makes one testbed of the servers of a Docker Swarm: a daemon on each, as one global service, certificates for
+// all of them, and probes of the paths between them. `mcastlab servers` is its command.
 package hosts
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 )
 
-// Machine is a node of the Swarm as `mcastlab hosts` shows it.
-type Machine struct {
+// Server is a node of the Swarm as `mcastlab servers` shows it.
+type Server struct {
 	Node    string `json:"node"` // the Swarm's ID of it
 	Name    string `json:"name"` // its host name, with the beginning of the ID if others have the same
 	Address string `json:"address"`
@@ -32,7 +32,7 @@ type Machine struct {
 	Memory  int64  `json:"memory-bytes"`
 	Engine  string `json:"engine"`            // version of its Docker engine
 	Version string `json:"version,omitempty"` // of the daemon
-	// Ahead is by how much its clock is ahead of this machine's, in ns, with an error of half a round trip. Nil: not known.
+	// Ahead is the offset of its clock from this server's, in ns, with an error of half a round trip. Nil: not known.
 	Ahead *int64 `json:"clock-ahead-ns,omitempty"`
 	Error string `json:"error,omitempty"`
 	// Labels are those that docker node update --label-add gives.
@@ -41,7 +41,7 @@ type Machine struct {
 	arch string
 }
 
-// States of machines.
+// States of servers.
 const (
 	StateReady   = "ready"
 	StateDown    = "down"    // the Swarm does not reach it
@@ -53,7 +53,7 @@ const (
 )
 
 // String returns the name and the address, as messages give them.
-func (m *Machine) String() string { return fmt.Sprintf("%s (%s)", m.Name, m.Address) }
+func (m *Server) String() string { return fmt.Sprintf("%s (%s)", m.Name, m.Address) }
 
 // apiMin is the version of the engine's API that has global jobs, and engineMin the engine that brought it.
 const (
@@ -61,7 +61,7 @@ const (
 	engineMin = "20.10"
 )
 
-// swarmError is why a Swarm cannot be used, with the remedy.
+// swarmError returns the reason why a Swarm is not usable, with the remedy.
 func swarmError(i *system.Info, api string) error {
 	s := i.Swarm
 	switch {
@@ -72,7 +72,7 @@ func swarmError(i *system.Info, api string) error {
 	case s.LocalNodeState == swarm.LocalNodeStateInactive:
 		return errNoSwarm
 	case s.LocalNodeState != swarm.LocalNodeStateActive:
-		return fmt.Errorf("this machine's membership of the Swarm is %s: %s", s.LocalNodeState, orText(s.Error, "wait, or see docker info"))
+		return fmt.Errorf("this server's membership of the Swarm is %s: %s", s.LocalNodeState, orText(s.Error, "wait, or see docker info"))
 	case !s.ControlAvailable:
 		var managers []string
 		for _, m := range s.RemoteManagers {
@@ -82,13 +82,13 @@ func swarmError(i *system.Info, api string) error {
 			}
 			managers = append(managers, host)
 		}
-		return fmt.Errorf("this machine is a worker of the Swarm: run it on a manager, at %s", orText(strings.Join(managers, " or "), "one that docker info names"))
+		return fmt.Errorf("this server is a worker of the Swarm: run it on a manager, at %s", orText(strings.Join(managers, " or "), "one that docker info names"))
 	}
 	return nil
 }
 
 // errNoSwarm says that the engine is in no Swarm.
-var errNoSwarm = errors.New("the Docker engine here is in no Swarm: run docker swarm init, and on each other machine the docker swarm join that it prints")
+var errNoSwarm = errors.New("the Docker engine here is in no Swarm: run docker swarm init, and on each other server the docker swarm join that it prints")
 
 func orText(text, other string) string {
 	if text == "" {
@@ -103,12 +103,12 @@ func older(a, b string) bool {
 	return slices.Compare(x[:], y[:]) < 0
 }
 
-// machines counts them in words.
-func machines(n int) string {
+// servers counts them in words.
+func servers(n int) string {
 	if n == 1 {
-		return "1 machine"
+		return "1 server"
 	}
-	return fmt.Sprintf("%d machines", n)
+	return fmt.Sprintf("%d servers", n)
 }
 
 func numbers(version string) (n [2]int) {
@@ -120,15 +120,15 @@ func numbers(version string) (n [2]int) {
 	return n
 }
 
-// machinesOf returns the machines of a Swarm by name. Those with a state cannot take part.
-func machinesOf(nodes []swarm.Node) []Machine {
+// serversOf returns the servers of a Swarm by name. Those with a state cannot take part.
+func serversOf(nodes []swarm.Node) []Server {
 	count := map[string]int{}
 	for _, n := range nodes {
 		count[n.Description.Hostname]++
 	}
-	var all []Machine
+	var all []Server
 	for _, n := range nodes {
-		m := Machine{
+		m := Server{
 			Node: n.ID, Name: n.Description.Hostname, Address: n.Status.Addr, Role: string(n.Spec.Role), Engine: n.Description.Engine.EngineVersion,
 			Cores: int(n.Description.Resources.NanoCPUs / 1e9), Memory: n.Description.Resources.MemoryBytes, arch: n.Description.Platform.Architecture,
 			Labels: n.Spec.Labels,
@@ -150,19 +150,19 @@ func machinesOf(nodes []swarm.Node) []Machine {
 			m.State = StateDrained
 		case older(m.Engine, engineMin):
 			m.State, m.Error = StateStopped, fmt.Sprintf("its Docker engine is %s, and jobs of a Swarm came with %s: update it", m.Engine, engineMin)
-		case m.arch != "" && m.arch != machineName(runtime.GOARCH):
+		case m.arch != "" && m.arch != archName(runtime.GOARCH):
 			m.State = StateStopped
 			m.Error = fmt.Sprintf("it is %s, and this program is for %s: drain it (docker node update --availability drain %s)",
-				m.arch, machineName(runtime.GOARCH), n.ID)
+				m.arch, archName(runtime.GOARCH), n.ID)
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// machineName is what uname, and so an engine, calls an architecture.
-func machineName(goarch string) string {
+// archName returns the name of an architecture in uname, and so in an engine.
+func archName(goarch string) string {
 	switch goarch {
 	case "amd64":
 		return "x86_64"
@@ -175,7 +175,7 @@ func machineName(goarch string) string {
 // cluster is the Swarm of an engine that is a manager.
 type cluster struct {
 	*client.Client
-	node  string // this machine's ID
+	node  string // this server's ID
 	clock func() time.Time
 }
 
@@ -201,13 +201,13 @@ func open(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// machines lists the machines.
-func (c *cluster) machines(ctx context.Context) ([]Machine, error) {
+// servers lists the servers.
+func (c *cluster) servers(ctx context.Context) ([]Server, error) {
 	nodes, err := c.NodeList(ctx, swarm.NodeListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the Swarm's nodes: %w", err)
 	}
-	return machinesOf(nodes), nil
+	return serversOf(nodes), nil
 }
 
 // CheckEngine asks the engine that a daemon reaches whether it is that of the daemon's node.

@@ -22,14 +22,14 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/programs"
 )
 
-// hostVerb is the verb of the daemon that runs on each machine.
+// hostVerb is the verb of the daemon that runs on each server.
 const hostVerb = "host"
 
-func (p *program) hostsCommand() *cli.Command {
-	const name = "hosts"
+func (p *program) serversCommand() *cli.Command {
+	const name = "hosts" // the former name, which environment variables keep
 	return &cli.Command{
-		Name: name, Usage: "list the machines of a Docker Swarm, and make a testbed of them (docs/hosts.md)", OnUsageError: onUsage,
-		Description: "Run it on a manager of the Swarm: mcastlab hosts up, then mcastlab hosts. A machine that is not ready says what it lacks.",
+		Name: "servers", Aliases: []string{name}, Usage: "list the servers of a Docker Swarm, and make a testbed of them (docs/hosts.md)", OnUsageError: onUsage,
+		Description: "Run it on a manager of the Swarm: mcastlab servers up, then mcastlab servers. The list shows why a server is not ready.",
 		Flags:       []cli.Flag{formatFlag(name)},
 		Subcommands: []*cli.Command{p.hostsUp(), p.hostsDown(), p.hostsImage()},
 		Action: func(c *cli.Context) error {
@@ -38,9 +38,9 @@ func (p *program) hostsCommand() *cli.Command {
 			}
 			all, err := hosts.List(c.Context, p.hostsOptions(c))
 			if err != nil {
-				return fmt.Errorf("hosts: %w", err)
+				return fmt.Errorf("servers: %w", err)
 			}
-			return p.writeMachines(c, all)
+			return p.writeServers(c, all)
 		},
 	}
 }
@@ -59,11 +59,11 @@ func hostsState() string { return cmp.Or(os.Getenv("MCASTLAB_HOSTS_STATE"), host
 func (p *program) hostsUp() *cli.Command {
 	const name = "hosts-up"
 	return &cli.Command{
-		Name: "up", Usage: "start the daemon on every machine of the Swarm, and try the ways between them", OnUsageError: onUsage,
-		Description: "A second time it changes nothing, or brings back what has gone. Each machine has to have this program's image: mcastlab hosts image.",
+		Name: "up", Usage: "start the daemon on every server of the Swarm, and probe the paths between them", OnUsageError: onUsage,
+		Description: "Run again, it changes nothing or restores missing parts. Each server needs this program's image: mcastlab servers image.",
 		Flags: []cli.Flag{
 			formatFlag(name), portFlag(name),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only the outcome", EnvVars: envOf(name, "quiet")},
 		},
 		Action: func(c *cli.Context) error {
 			if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
@@ -74,12 +74,12 @@ func (p *program) hostsUp() *cli.Command {
 			}
 			all, err := hosts.Up(c.Context, p.hostsOptions(c))
 			if all == nil && err != nil {
-				return fmt.Errorf("hosts up: %w", err)
+				return fmt.Errorf("servers up: %w", err)
 			}
 			if c.String("format") == "table" {
-				return errors.Join(machineTable(p.out, all), err) // err says what the machines lack
+				return errors.Join(serverTable(p.out, all), err) // err says what the servers lack
 			}
-			return errors.Join(p.writeMachines(c, all), err)
+			return errors.Join(p.writeServers(c, all), err)
 		},
 	}
 }
@@ -87,27 +87,27 @@ func (p *program) hostsUp() *cli.Command {
 func portFlag(command string) cli.Flag {
 	return &cli.IntFlag{
 		Name: "port", Value: daemon.Port, EnvVars: envOf(command, "port"),
-		Usage: "TCP and UDP port of the daemons; the TCP port after it serves while a machine joins",
+		Usage: "TCP and UDP port of the daemons; the TCP port after it serves while a server joins",
 	}
 }
 
 func (p *program) hostsDown() *cli.Command {
 	return &cli.Command{
-		Name: "down", Usage: "take away all that hosts up has made, on every machine", OnUsageError: onUsage,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf("hosts-down", "quiet")}},
+		Name: "down", Usage: "remove all that servers up has made, on every server", OnUsageError: onUsage,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only the outcome", EnvVars: envOf("hosts-down", "quiet")}},
 		Action: func(c *cli.Context) error {
 			if err := noArgs(c); err != nil {
 				return err
 			}
 			existed, err := hosts.Down(c.Context, p.hostsOptions(c))
 			if err != nil {
-				return fmt.Errorf("hosts down: %w", err)
+				return fmt.Errorf("servers down: %w", err)
 			}
-			what := "nothing was there"
+			effect := "nothing was there"
 			if existed {
-				what = "removed"
+				effect = "removed"
 			}
-			_, err = fmt.Fprintln(p.out, "hosts:", what)
+			_, err = fmt.Fprintln(p.out, "servers:", effect)
 			return err
 		},
 	}
@@ -117,20 +117,20 @@ func (p *program) hostsImage() *cli.Command {
 	const name = "hosts-image"
 	return &cli.Command{
 		Name: "image", Usage: "give the Docker engine here the image of the daemon", OnUsageError: onUsage,
-		Description: "Every machine needs it before hosts up. By ssh, from one machine: mcastlab hosts image -w - | ssh HOST docker load",
+		Description: "Every server needs it before servers up. By ssh, from one server: mcastlab servers image -w - | ssh SERVER docker load",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "write", Aliases: []string{"w"}, EnvVars: envOf(name, "write"),
-				Usage: "write it to a file as docker load takes it, - for standard output, and leave the engine alone",
+				Usage: "write the image to a file for docker load, - for standard output, without touching the engine",
 			},
-			&cli.BoolFlag{Name: "remove", Usage: "remove such images from the engine, those of other versions too", EnvVars: envOf(name, "remove")},
+			&cli.BoolFlag{Name: "remove", Usage: "remove these images from the engine, of all versions", EnvVars: envOf(name, "remove")},
 		},
 		Action: func(c *cli.Context) error {
 			switch file := c.String("write"); {
 			case noArgs(c) != nil:
 				return noArgs(c)
 			case file != "" && c.Bool("remove"):
-				return usageError{errors.New("hosts image: --write or --remove, not both")}
+				return usageError{errors.New("servers image: use --write or --remove, not both")}
 			case file != "":
 				return p.writeImage(file)
 			}
@@ -166,11 +166,11 @@ func (p *program) writeImage(name string) (err error) {
 	if name != "-" {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
-			return fmt.Errorf("hosts image: %w", err)
+			return fmt.Errorf("servers image: %w", err)
 		}
 		defer func() {
 			if err = errors.Join(err, f.Close()); err != nil { // a part of it would be in the way of the next try
-				err = errors.Join(fmt.Errorf("hosts image: %w", err), os.Remove(name))
+				err = errors.Join(fmt.Errorf("servers image: %w", err), os.Remove(name))
 			}
 		}()
 		out = f
@@ -179,12 +179,12 @@ func (p *program) writeImage(name string) (err error) {
 	return err
 }
 
-// writeMachines prints machines.
-func (p *program) writeMachines(c *cli.Context, all []hosts.Machine) error {
+// writeServers prints servers.
+func (p *program) writeServers(c *cli.Context, all []hosts.Server) error {
 	if c.String("format") == "json" {
-		return writeJSON(p.out, map[string]any{"schema": "mcastlab/hosts/v1", "hosts": append([]hosts.Machine{}, all...)})
+		return writeJSON(p.out, map[string]any{"schema": "mcastlab/hosts/v1", "hosts": append([]hosts.Server{}, all...)})
 	}
-	if err := machineTable(p.out, all); err != nil {
+	if err := serverTable(p.out, all); err != nil {
 		return err
 	}
 	for _, m := range all {
@@ -195,7 +195,7 @@ func (p *program) writeMachines(c *cli.Context, all []hosts.Machine) error {
 	return nil
 }
 
-func machineTable(out io.Writer, all []hosts.Machine) error {
+func serverTable(out io.Writer, all []hosts.Server) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tADDRESS\tROLE\tSTATE\tCORES\tMEMORY\tENGINE\tCLOCK\tVERSION")
 	for _, m := range all {
@@ -209,17 +209,17 @@ func machineTable(out io.Writer, all []hosts.Machine) error {
 	return w.Flush()
 }
 
-// hostCommand is the daemon of one machine, and what the jobs of hosts up and hosts down run there.
+// hostCommand is the command of the daemon of one server, and the program of the jobs of servers up and servers down.
 func (p *program) hostCommand() *cli.Command {
 	return &cli.Command{
-		Name: hostVerb, Usage: "be the daemon of one machine; started by hosts up", Hidden: true, OnUsageError: onUsage,
+		Name: hostVerb, Usage: "run the daemon of one server; servers up starts it", Hidden: true, OnUsageError: onUsage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "node", Required: true, Usage: "ID of the Swarm's node", EnvVars: envOf(hostVerb, "node")},
 			&cli.IntFlag{Name: "port", Usage: "port of the daemon"},
-			&cli.StringFlag{Name: "join", Usage: "get a certificate and end, if this node is one of these"},
-			&cli.BoolFlag{Name: "leave", Usage: "forget the certificate and end"},
+			&cli.StringFlag{Name: "join", Usage: "get a certificate and exit, if this node is in the list"},
+			&cli.BoolFlag{Name: "leave", Usage: "delete the certificate and exit"},
 			&cli.StringFlag{Name: "image", Usage: "image of the daemon"},
-			&cli.StringFlag{Name: "share", Usage: "be the process of this machine's share of a lab, of this name"},
+			&cli.StringFlag{Name: "share", Usage: "run this server's share of the lab of this name"},
 		},
 		Action: func(c *cli.Context) error {
 			node, port := c.String("node"), c.Int("port")

@@ -48,14 +48,14 @@ func node(id, host, address string) swarm.Node {
 	return swarm.Node{
 		ID: id, Spec: swarm.NodeSpec{Role: swarm.NodeRoleWorker, Availability: swarm.NodeAvailabilityActive},
 		Description: swarm.NodeDescription{
-			Hostname: host, Platform: swarm.Platform{Architecture: machineName(runtime.GOARCH)}, Engine: swarm.EngineDescription{EngineVersion: "20.10.24+dfsg1"},
+			Hostname: host, Platform: swarm.Platform{Architecture: archName(runtime.GOARCH)}, Engine: swarm.EngineDescription{EngineVersion: "20.10.24+dfsg1"},
 			Resources: swarm.Resources{NanoCPUs: 2e9, MemoryBytes: 7},
 		},
 		Status: swarm.NodeStatus{State: swarm.NodeStateReady, Addr: address},
 	}
 }
 
-// TestMachines: the nodes of a Swarm as machines, among them those that cannot take part.
+// TestMachines: the nodes of a Swarm as servers, among them those that cannot take part.
 func TestMachines(t *testing.T) {
 	lead := node("ccc1112223", "vm", "0.0.0.0")
 	lead.Spec.Role, lead.ManagerStatus = swarm.NodeRoleManager, &swarm.ManagerStatus{Addr: "10.0.0.1:2377"}
@@ -65,7 +65,7 @@ func TestMachines(t *testing.T) {
 	old.Description.Engine.EngineVersion = "19.03.15"
 	other.Description.Platform.Architecture = "riscv64"
 	six.Description.Engine.EngineVersion = "29.1"
-	got := machinesOf([]swarm.Node{lead, node("aaa1112223", "vm", "10.0.0.2"), down, drained, old, other, six})
+	got := serversOf([]swarm.Node{lead, node("aaa1112223", "vm", "10.0.0.2"), down, drained, old, other, six})
 	var texts []string
 	for _, m := range got {
 		if m.Cores != 2 || m.Memory != 7 {
@@ -77,7 +77,7 @@ func TestMachines(t *testing.T) {
 		"down|10.0.0.3|worker|down|the Swarm does not reach it (heartbeat failure): start its engine, or take it out with docker node rm d",
 		"drained|10.0.0.4|worker|drained|",
 		"old|10.0.0.5|worker|stopped|its Docker engine is 19.03.15, and jobs of a Swarm came with 20.10: update it",
-		"other|10.0.0.6|worker|stopped|it is riscv64, and this program is for " + machineName(runtime.GOARCH) + ": drain it (docker node update --availability drain g)",
+		"other|10.0.0.6|worker|stopped|it is riscv64, and this program is for " + archName(runtime.GOARCH) + ": drain it (docker node update --availability drain g)",
 		"six|fd00::6|worker||",
 		"vm-aaa111|10.0.0.2|worker||",
 		"vm-ccc111|10.0.0.1|manager||",

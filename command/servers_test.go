@@ -20,22 +20,22 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// onSwarm runs a verb of hosts on machine i and demands an exit code.
+// onSwarm runs a verb of hosts on server i and demands an exit code.
 func onSwarm(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
 	t.Helper()
-	o := invoke(t, e.env(i), append([]string{"hosts"}, args...)...)
+	o := invoke(t, e.env(i), append([]string{"servers"}, args...)...)
 	if o.code != code {
 		t.Fatalf("hosts %v: exit %d, want %d\n%s%s", args, o.code, code, o.out, o.err)
 	}
 	return o
 }
 
-// machinesOf reads hosts --format json.
-func machinesOf(t *testing.T, o outcome) (all []hosts.Machine) {
+// serversOf reads hosts --format json.
+func serversOf(t *testing.T, o outcome) (all []hosts.Server) {
 	t.Helper()
 	var v struct {
 		Schema string
-		Hosts  []hosts.Machine
+		Hosts  []hosts.Server
 	}
 	if err := json.Unmarshal([]byte(o.out), &v); err != nil || v.Schema != "mcastlab/hosts/v1" {
 		t.Fatalf("%v\n%s", err, o.out)
@@ -43,7 +43,7 @@ func machinesOf(t *testing.T, o outcome) (all []hosts.Machine) {
 	return v.Hosts
 }
 
-func states(all []hosts.Machine) string {
+func states(all []hosts.Server) string {
 	var s []string
 	for _, m := range all {
 		s = append(s, m.Name+" "+m.State)
@@ -62,7 +62,7 @@ func says(t *testing.T, o outcome, words ...string) {
 	t.Errorf("no line says all of %q:\n%s", words, o.err)
 }
 
-// TestHosts: machines of a Swarm are made a testbed, and are as before afterwards. What a machine lacks is said in one line.
+// TestHosts: servers of a Swarm are made a testbed, and are as before afterwards. What a server lacks is said in one line.
 func TestHosts(t *testing.T) {
 	needSwarmEngines(t)
 	unchanged(t)
@@ -70,14 +70,14 @@ func TestHosts(t *testing.T) {
 	says(t, onSwarm(t, e, 1, exitRuntime, "up"), "in no Swarm", "docker swarm init")
 	e.join()
 	says(t, onSwarm(t, e, 2, exitRuntime, "up"), "a worker", "on a manager, at 10.201.0.1")
-	if s := states(machinesOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 none, sw2 none, sw3 none" {
+	if s := states(serversOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 none, sw2 none, sw3 none" {
 		t.Errorf("before up: %s", s)
 	}
-	says(t, onSwarm(t, e, 1, exitRuntime, "up"), "sw2 (10.201.0.2)", "run mcastlab hosts image there")
+	says(t, onSwarm(t, e, 1, exitRuntime, "up"), "sw2 (10.201.0.2)", "run mcastlab servers image there")
 	for i := 2; i <= 3; i++ {
 		onSwarm(t, e, i, exitOK, "image")
 	}
-	all := machinesOf(t, onSwarm(t, e, 1, exitOK, "up", "--format", "json"))
+	all := serversOf(t, onSwarm(t, e, 1, exitOK, "up", "--format", "json"))
 	if s := states(all); s != "sw1 ready, sw2 ready, sw3 ready" {
 		t.Fatalf("after up: %s", s)
 	}
@@ -105,7 +105,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsKilled: at a step of hosts up or hosts down the command is killed or interrupted, an effect fails, or nobody learns of its
+// TestHostsKilled: at a step of servers up or servers down the command is killed or interrupted, an effect fails, or nobody learns of its
 // success. Another up makes the testbed, and a down leaves nothing. The gate draws steps by the day, a soak takes all.
 func TestHostsKilled(t *testing.T) {
 	needSwarmEngines(t)
@@ -115,7 +115,7 @@ func TestHostsKilled(t *testing.T) {
 	program := variant(t, "CGO_ENABLED=0", "-tags", "failpoint")
 	do := func(fail string, args ...string) (at string, code int, said string) {
 		seen := filepath.Join(t.TempDir(), "seen")
-		cmd := exec.Command(program, append([]string{"hosts"}, args...)...)
+		cmd := exec.Command(program, append([]string{"servers"}, args...)...)
 		cmd.Env = append(append(os.Environ(), e.env(1)...), "MCASTLAB_FAIL="+fail, "MCASTLAB_FAIL_SEEN="+seen)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -130,7 +130,7 @@ func TestHostsKilled(t *testing.T) {
 			t.Fatalf("%v after %s: exit %d\n%s", args, after, code, said)
 		}
 	}
-	e.sh("DOCKER_HOST=" + e.host(2) + " " + program + " hosts image")
+	e.sh("DOCKER_HOST=" + e.host(2) + " " + program + " servers image")
 	day := uint64(time.Now().Unix() / 86400)
 	draw := rand.New(rand.NewPCG(day, 18))
 	wrongs := []string{"kill", "run:kill -INT $PPID", "error:EBUSY"}
@@ -153,7 +153,7 @@ func TestHostsKilled(t *testing.T) {
 			}
 			if draw.IntN(2) == 0 {
 				must(what, "up", "-q")
-				if s := states(machinesOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 ready, sw2 ready" {
+				if s := states(serversOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 ready, sw2 ready" {
 					t.Errorf("up after %s: %s", what, s)
 				}
 			}
@@ -191,12 +191,12 @@ func (e *swarmEngines) nothing(after string) {
 			e.t.Errorf("after %s there is %s", after, left)
 		}
 		if _, err := os.Stat(filepath.Join(e.path(i), "hosts")); err == nil {
-			e.t.Errorf("after %s the state of machine %d is left", after, i)
+			e.t.Errorf("after %s the state of server %d is left", after, i)
 		}
 	}
 }
 
-// intrude: from elsewhere, nothing is open to whoever has no certificate, an expired one, or the role of a host.
+// intrude: from elsewhere, nothing is open to a caller that has no certificate, an expired one, or the role of a host.
 func intrude(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(e.path(1), "hosts", "authority.pem"))
@@ -207,7 +207,7 @@ func intrude(t *testing.T, e *swarmEngines) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range machinesOf(t, onSwarm(t, e, 1, exitOK, "--format", "json")) {
+	for _, m := range serversOf(t, onSwarm(t, e, 1, exitOK, "--format", "json")) {
 		for _, x := range []struct {
 			role trust.Role
 			made time.Time
@@ -247,7 +247,7 @@ func intrude(t *testing.T, e *swarmEngines) {
 	}
 }
 
-// leaveAndReturn: a machine that leaves the Swarm is missed, and when it has joined again, under another ID, it gets another certificate.
+// leaveAndReturn: a server that leaves the Swarm is missed, and when it has joined again, under another ID, it gets another certificate.
 func leaveAndReturn(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	e.docker(3, "swarm leave")
@@ -255,17 +255,17 @@ func leaveAndReturn(t *testing.T, e *swarmEngines) {
 		return strings.Contains(e.docker(1, "node ls --format '{{.Hostname}} {{.Status}}'"), "sw3 Down")
 	})
 	says(t, onSwarm(t, e, 1, exitRuntime, "up", "-q"), "sw3 (10.201.0.3): the Swarm does not reach it")
-	if s := states(machinesOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 ready, sw2 ready, sw3 down" {
+	if s := states(serversOf(t, onSwarm(t, e, 1, exitOK, "--format", "json"))); s != "sw1 ready, sw2 ready, sw3 down" {
 		t.Errorf("without sw3: %s", s)
 	}
 	e.docker(1, "node rm $(docker -H "+e.host(1)+" node ls -q --filter name=sw3)")
 	e.docker(3, "swarm join --token $(docker -H "+e.host(1)+" swarm join-token -q worker) 10.201.0.1:2377")
-	if s := states(machinesOf(t, onSwarm(t, e, 1, exitOK, "up", "--format", "json"))); s != "sw1 ready, sw2 ready, sw3 ready" {
+	if s := states(serversOf(t, onSwarm(t, e, 1, exitOK, "up", "--format", "json"))); s != "sw1 ready, sw2 ready, sw3 ready" {
 		t.Errorf("with sw3 again: %s", s)
 	}
 }
 
-// trouble: what goes wrong between machines is laid to the one at fault.
+// trouble: what goes wrong between servers is laid to the one at fault.
 func trouble(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, x := range []struct {
