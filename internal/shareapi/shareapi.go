@@ -21,7 +21,7 @@ const (
 	PeersSocket = "peers.sock"
 )
 
-// What a request asks for. A share asks another for Agent, Raft and Trunk, and for nothing else.
+// What a request asks for. A share asks another for Agent, Raft, Calls and Trunk, and for nothing else.
 const (
 	Start   = "start"   // make the share: nodes and links
 	Probe   = "probe"   // try the links to other machines, until the connection ends
@@ -40,6 +40,7 @@ const (
 	Busy    = "busy"    // the CPU time that the share and its nodes have taken
 	Steps   = "steps"   // then it has the rounds of a run in virtual time (lockstep.Relay)
 	Raft    = "raft"    // then it is one to the controller, from another
+	Calls   = "calls"   // likewise, with calls of clients that the other passes on
 	Trunk   = "trunk"   // then it has the frames of the links in user space between two machines (trunk.Trunk)
 )
 

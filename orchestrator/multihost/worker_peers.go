@@ -51,12 +51,12 @@ func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	f = &peerSockets{stop: stop}
 	for i, n := range p.Graph.Nodes {
 		if err == nil && !p.HasNode(i) {
-			err = x.peerSocket(ctx, f, p, n.Name, p.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
+			err = x.peerNode(ctx, f, p, n.Name, p.share.At[i], peerSocket{nodeapi.AgentSocket, shareapi.Agent})
 		}
 	}
 	for i, name := range p.Lab.Replicas() {
 		if at := p.share.Controllers[i]; err == nil && at != p.share.Own {
-			err = x.peerSocket(ctx, f, p, name, at, nodeapi.PeerSocket, shareapi.Raft)
+			err = x.peerNode(ctx, f, p, name, at, peerSocket{nodeapi.PeerSocket, shareapi.Raft}, peerSocket{nodeapi.CallsSocket, shareapi.Calls})
 		}
 	}
 	if err != nil {
@@ -66,13 +66,28 @@ func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	return f, nil
 }
 
-// peerSocket makes one of them, in the folder that the node would have here.
-func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, node string, machine int, socket, do string) error {
-	dir, err := x.store.NodeDir(node)
-	if err != nil {
-		return err
+// peerSocket is a socket of a node on another server, and what a connection there asks for.
+type peerSocket struct {
+	name string
+	do   string
+}
+
+// peerNode makes the folder that a node would have here, with its sockets.
+func (x *worker) peerNode(ctx context.Context, f *peerSockets, p *labPart, node string, server int, sockets ...peerSocket) error {
+	dir, err := x.store.NodeDir(node) // empties it
+	for _, q := range sockets {
+		if err == nil {
+			err = x.peerSocket(ctx, f, p, filepath.Join(dir, q.name), server, shareapi.Request{Do: q.do, Node: node})
+		}
 	}
-	path := filepath.Join(dir, socket)
+	if err != nil {
+		return fmt.Errorf("make the sockets of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// peerSocket makes one of them.
+func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, path string, server int, q shareapi.Request) error {
 	l, err := net.Listen("unix", path)
 	if err == nil {
 		err = errors.Join(os.Chown(path, engine.UID, engine.UID), os.Chmod(path, 0o600))
@@ -81,7 +96,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 		if l != nil {
 			_ = l.Close() // the first error is the one that counts
 		}
-		return fmt.Errorf("make the socket of node %s: %w", node, err)
+		return err
 	}
 	context.AfterFunc(ctx, func() { _ = l.Close() })
 	f.all.Go(func() {
@@ -94,7 +109,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 				ctx, stop := context.WithCancel(ctx)
 				defer stop()
 				context.AfterFunc(ctx, func() { _ = c.Close() })
-				far, err := x.dialPeer(ctx, p, machine, shareapi.Request{Do: do, Node: node})
+				far, err := x.dialPeer(ctx, p, server, q)
 				if err != nil {
 					return // whoever has connected tries again, and says what does not work
 				}
@@ -162,6 +177,8 @@ func (x *worker) servePeers(l net.Listener) {
 				err = x.pass(c, q.Node, nodeapi.AgentSocket)
 			case shareapi.Raft:
 				err = x.pass(c, q.Node, nodeapi.PeerSocket)
+			case shareapi.Calls:
+				err = x.pass(c, q.Node, nodeapi.CallsSocket)
 			case shareapi.Trunk:
 				err = x.accept(c, q)
 			default:

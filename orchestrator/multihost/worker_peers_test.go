@@ -64,17 +64,23 @@ func sharesOf(t *testing.T) [2]*worker {
 	return all
 }
 
-// echo answers at a socket of a node with the node's name and what was sent.
-func (x *worker) echo(t *testing.T, node, socket string) {
+// echo answers at sockets of a node with the node's name and the bytes that come.
+func (x *worker) echo(t *testing.T, node string, sockets ...string) {
 	t.Helper()
 	dir, err := x.store.NodeDir(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, socket))
-	if err != nil {
-		t.Fatal(err)
+	for _, socket := range sockets {
+		l, err := net.Listen("unix", filepath.Join(dir, socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		echoAt(t, node, l)
 	}
+}
+
+func echoAt(t *testing.T, node string, l net.Listener) {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -96,14 +102,15 @@ func (x *worker) echo(t *testing.T, node, socket string) {
 func TestFarSockets(t *testing.T) {
 	all := sharesOf(t)
 	all[1].echo(t, "h1", nodeapi.AgentSocket)
-	all[1].echo(t, "controller1", nodeapi.PeerSocket)
+	all[1].echo(t, "controller1", nodeapi.PeerSocket, nodeapi.CallsSocket)
 	f, err := all[0].openPeers(all[0].part)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	for node, socket := range map[string]string{"h1": nodeapi.AgentSocket, "controller1": nodeapi.PeerSocket} { // independent of each other
-		c, err := net.Dial("unix", filepath.Join(all[0].store.NodePath(node), socket))
+	for _, at := range [][2]string{{"h1", nodeapi.AgentSocket}, {"controller1", nodeapi.PeerSocket}, {"controller1", nodeapi.CallsSocket}} {
+		node := at[0]
+		c, err := net.Dial("unix", filepath.Join(all[0].store.NodePath(node), at[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
