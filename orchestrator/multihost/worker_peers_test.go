@@ -145,29 +145,30 @@ func TestPeersMay(t *testing.T) {
 	x := sharesOf(t)[1]
 	x.echo(t, "h1", nodeapi.AgentSocket)
 	for _, q := range []struct {
-		shareapi.Request
-		want string // in the error
+		stream     shareapi.Stream
+		node, want string // in the error
 	}{
-		{shareapi.Request{Do: shareapi.Agent, Node: "h1"}, ""},
-		{shareapi.Request{Do: shareapi.Agent, Node: "h0"}, "node h0 is not here"},
-		{shareapi.Request{Do: shareapi.Raft, Node: "controller0"}, "node controller0 is not here"},
-		{shareapi.Request{Do: shareapi.Agent, Node: "../d"}, "node ../d is not here"},
-		{shareapi.Request{Do: shareapi.Start}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Probe}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Ready}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Look}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Logs, Node: "h1"}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Remove}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another machine"},
-		{shareapi.Request{Do: shareapi.Steps}, "no request of another machine"},
+		{shareapi.Stream_STREAM_AGENT, "h1", ""},
+		{shareapi.Stream_STREAM_AGENT, "h0", "node h0 is not here"},
+		{shareapi.Stream_STREAM_RAFT, "controller0", "node controller0 is not here"},
+		{shareapi.Stream_STREAM_CALLS, "controller0", "node controller0 is not here"},
+		{shareapi.Stream_STREAM_AGENT, "../d", "node ../d is not here"},
+		{shareapi.Stream_STREAM_UNSPECIFIED, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_SHARE, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_METRICS, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_TAP, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_GROUPS, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_PROGRAM, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_CLOCK, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_STEPS, "", "no stream for another server"},
 	} {
 		c, err := net.Dial("unix", filepath.Join(x.store.Dir, shareapi.PeersSocket))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = shareapi.Ask(c, q.Request)
+		err = shareapi.Begin(c, &shareapi.Open{Stream: q.stream, Node: q.node})
 		if (err == nil) != (q.want == "") || err != nil && !strings.Contains(err.Error(), q.want) {
-			t.Errorf("%s %s: %v, want %q", q.Do, q.Node, err, q.want)
+			t.Errorf("%s %s: %v, want %q", q.stream, q.node, err, q.want)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

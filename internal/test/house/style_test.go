@@ -90,7 +90,7 @@ var imports = map[string][]string{
 	"internal/controller/controllertest": {"internal/controller", "internal/controller/client", "core/prng"},
 	"internal/controller/replica":        {"internal/nodeapi", "internal/controller"},
 	"orchestrator/multihost/trust":       {},
-	"internal/shareapi":                  {"internal/trunk"},
+	"internal/shareapi":                  {"internal/nodeapi", "internal/trunk"},
 	"internal/trunk":                     {},
 	"orchestrator/multihost/place":       {"core/topo", "orchestrator/engine"},
 	"orchestrator/multihost/daemon":      {"orchestrator/multihost/trust", "internal/shareapi"},
