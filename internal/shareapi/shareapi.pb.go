@@ -40,6 +40,9 @@ const (
 	Stream_STREAM_RAFT        Stream = 9  // bytes to a controller's raft (peer.sock), from another controller
 	Stream_STREAM_CALLS       Stream = 10 // and to its socket for calls that another passes on (calls.sock)
 	Stream_STREAM_TRUNK       Stream = 11 // frames of the links in user space between two servers (internal/trunk)
+	// At a daemon: a connection to the process of a share, which begins with a header of its own.
+	Stream_STREAM_TO_SHARE Stream = 12
+	Stream_STREAM_TO_PEERS Stream = 13 // at the socket for shares of the lab on other servers
 )
 
 // Enum value maps for Stream.
@@ -57,6 +60,8 @@ var (
 		9:  "STREAM_RAFT",
 		10: "STREAM_CALLS",
 		11: "STREAM_TRUNK",
+		12: "STREAM_TO_SHARE",
+		13: "STREAM_TO_PEERS",
 	}
 	Stream_value = map[string]int32{
 		"STREAM_UNSPECIFIED": 0,
@@ -71,6 +76,8 @@ var (
 		"STREAM_RAFT":        9,
 		"STREAM_CALLS":       10,
 		"STREAM_TRUNK":       11,
+		"STREAM_TO_SHARE":    12,
+		"STREAM_TO_PEERS":    13,
 	}
 )
 
@@ -110,6 +117,7 @@ type Open struct {
 	From          int32                  `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"` // of TRUNK: number of the calling server
 	Vni           int32                  `protobuf:"varint,5,opt,name=vni,proto3" json:"vni,omitempty"`   // of TRUNK: VNI of link 0, which differs between deployments
 	Run           []byte                 `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`    // of PROGRAM: Run as JSON
+	Lab           string                 `protobuf:"bytes,7,opt,name=lab,proto3" json:"lab,omitempty"`    // of TO_SHARE and TO_PEERS
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -184,6 +192,13 @@ func (x *Open) GetRun() []byte {
 		return x.Run
 	}
 	return nil
+}
+
+func (x *Open) GetLab() string {
+	if x != nil {
+		return x.Lab
+	}
+	return ""
 }
 
 // Opened is the reply. The bytes of the stream follow unless it has an error.
@@ -1357,14 +1372,15 @@ var File_shareapi_proto protoreflect.FileDescriptor
 
 const file_shareapi_proto_rawDesc = "" +
 	"\n" +
-	"\x0eshareapi.proto\x12\x11mcastlab.share.v1\"\x99\x01\n" +
+	"\x0eshareapi.proto\x12\x11mcastlab.share.v1\"\xab\x01\n" +
 	"\x04Open\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.mcastlab.share.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\x05R\x04port\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x05R\x04from\x12\x10\n" +
 	"\x03vni\x18\x05 \x01(\x05R\x03vni\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\fR\x03run\"\x1e\n" +
+	"\x03run\x18\x06 \x01(\fR\x03run\x12\x10\n" +
+	"\x03lab\x18\a \x01(\tR\x03lab\"\x1e\n" +
 	"\x06Opened\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\"\xc3\x03\n" +
 	"\fStartRequest\x12\x10\n" +
@@ -1445,7 +1461,7 @@ const file_shareapi_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\"\r\n" +
 	"\vBusyRequest\"%\n" +
 	"\tBusyReply\x12\x18\n" +
-	"\aseconds\x18\x01 \x01(\x01R\aseconds*\xe8\x01\n" +
+	"\aseconds\x18\x01 \x01(\x01R\aseconds*\x92\x02\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTREAM_SHARE\x10\x01\x12\x10\n" +
@@ -1460,7 +1476,9 @@ const file_shareapi_proto_rawDesc = "" +
 	"\vSTREAM_RAFT\x10\t\x12\x10\n" +
 	"\fSTREAM_CALLS\x10\n" +
 	"\x12\x10\n" +
-	"\fSTREAM_TRUNK\x10\v2\x94\x05\n" +
+	"\fSTREAM_TRUNK\x10\v\x12\x13\n" +
+	"\x0fSTREAM_TO_SHARE\x10\f\x12\x13\n" +
+	"\x0fSTREAM_TO_PEERS\x10\r2\x94\x05\n" +
 	"\x05Share\x12G\n" +
 	"\x05Start\x12\x1f.mcastlab.share.v1.StartRequest\x1a\x1d.mcastlab.share.v1.StartReply\x12I\n" +
 	"\x05Probe\x12\x1f.mcastlab.share.v1.ProbeRequest\x1a\x1d.mcastlab.share.v1.ProbeReply0\x01\x12G\n" +

@@ -118,16 +118,13 @@ func ask(ctx context.Context, c net.Conn, f func(ShareClient) error) error {
 }
 
 // Join passes bytes both ways between two connections, and returns when both are closed: each is when the other has no more.
-// first is the reader of near.
-func Join(near, far net.Conn, first io.Reader) {
+func Join(near, far net.Conn) {
 	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(far, first) // the reader of the rest sees the end
-		_ = far.Close()
-	})
-	both.Go(func() {
-		_, _ = io.Copy(near, far) // likewise
-		_ = near.Close()
-	})
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[1], way[0]) // the reader of the rest sees the end
+			_ = way[1].Close()
+		})
+	}
 	both.Wait()
 }

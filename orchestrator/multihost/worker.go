@@ -314,7 +314,7 @@ func (x *worker) pass(c net.Conn, node, socket string) error {
 	if err := shareapi.Reply(c, err); err != nil || far == nil {
 		return err
 	}
-	shareapi.Join(c, far, c)
+	shareapi.Join(c, far)
 	return nil
 }
 

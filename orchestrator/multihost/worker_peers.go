@@ -115,7 +115,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, pat
 					return // whoever has connected tries again, and says what does not work
 				}
 				context.AfterFunc(ctx, func() { _ = far.Close() })
-				shareapi.Join(c, far, c)
+				shareapi.Join(c, far)
 			})
 		}
 	})

@@ -93,7 +93,7 @@ var imports = map[string][]string{
 	"internal/shareapi":                  {"internal/nodeapi", "internal/trunk"},
 	"internal/trunk":                     {},
 	"orchestrator/multihost/place":       {"core/topo", "orchestrator/engine"},
-	"orchestrator/multihost/daemon":      {"orchestrator/multihost/trust", "internal/shareapi"},
+	"orchestrator/multihost/daemon":      {"orchestrator/multihost/trust", "internal/nodeapi", "internal/shareapi"},
 	"orchestrator/multihost/hosts":       {"internal/checksum", "internal/failpoint", "orchestrator/multihost/daemon", "orchestrator/multihost/trust", "internal/shareapi", "orchestrator/engine", "orchestrator/engine/docker"},
 	"orchestrator/engine":                {"internal/shareapi"},
 	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},
