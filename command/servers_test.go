@@ -215,7 +215,7 @@ func intrude(t *testing.T, e *swarmEngines) {
 		}{
 			{trust.Deployer, time.Now(), ""},
 			{trust.Deployer, time.Now().Add(-trust.Valid - time.Hour), "bad certificate"},
-			{trust.Host, time.Now(), "host intruder may not GET /v1/status"},
+			{trust.Host, time.Now(), "host intruder may not call Status"},
 		} {
 			c, err := a.Issue(trust.Identity{Role: x.role, Node: "intruder"}, x.made)
 			if err != nil {
@@ -232,9 +232,7 @@ func intrude(t *testing.T, e *swarmEngines) {
 	for _, address := range []string{"10.201.0.1", "10.201.0.2", "10.201.0.3"} {
 		c, err := tls.Dial("tcp", address+":7940", &tls.Config{InsecureSkipVerify: true})
 		if err == nil { // in TLS 1.3 a client learns later that it is refused
-			if _, err = c.Write([]byte("GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")); err == nil {
-				_, err = c.Read(make([]byte, 1))
-			}
+			_, err = c.Read(make([]byte, 1))
 			_ = c.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), "certificate") {

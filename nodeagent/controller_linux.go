@@ -49,11 +49,11 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	for i := range o.Replicas {
 		all = append(all, "controller"+strconv.Itoa(i))
 	}
-	network, err := replica.Listen(o.Name, os.Stderr, func(id string) string {
+	network, err := replica.Listen(o.Name, os.Stderr, func(id, name string) string {
 		if id == o.Name {
-			return filepath.Join(o.Dir, nodeapi.PeerSocket)
+			return filepath.Join(o.Dir, name)
 		}
-		return filepath.Join(o.Nodes, id, nodeapi.PeerSocket)
+		return filepath.Join(o.Nodes, id, name)
 	})
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ func folder(t *testing.T, nodes ...string) string {
 func TestControllerFaults(t *testing.T) {
 	dir := folder(t, "controller0", "controller1")
 	listen := func(id string) *replica.Network {
-		n, err := replica.Listen(id, os.Stderr, func(id string) string { return filepath.Join(dir, id, nodeapi.PeerSocket) })
+		n, err := replica.Listen(id, os.Stderr, func(id, name string) string { return filepath.Join(dir, id, name) })
 		if err != nil {
 			t.Fatal(err)
 		}

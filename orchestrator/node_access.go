@@ -34,7 +34,7 @@ type NodeAccess interface {
 	// ServerOf returns the server of a node or controller of a lab on several.
 	ServerOf(node string) (*engine.Machine, bool)
 	// Call calls the server of a node of a lab on several. The connection is what the answer leaves.
-	Call(ctx context.Context, node string, q shareapi.Request) (net.Conn, error)
+	Call(ctx context.Context, node string, q *shareapi.Open) (net.Conn, error)
 
 	// Await waits until the agent of each node takes calls.
 	Await(ctx context.Context) error
@@ -107,7 +107,7 @@ func (l *localNodes) Blame(_ int, err error) error { return err }
 func (l *localNodes) ServerOf(string) (*engine.Machine, bool) { return nil, false }
 
 // Call refuses: there is no other server.
-func (l *localNodes) Call(_ context.Context, node string, _ shareapi.Request) (net.Conn, error) {
+func (l *localNodes) Call(_ context.Context, node string, _ *shareapi.Open) (net.Conn, error) {
 	return nil, fmt.Errorf("node %s of lab %s is on this server", node, l.d.Lab.Name)
 }
 

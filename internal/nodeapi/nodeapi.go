@@ -20,7 +20,8 @@ const (
 	HandoverSocket = "handover.sock" // raw sockets
 	MemorySocket   = "memory.sock"   // shared memory of a run in virtual time
 	ProgramSocket  = "verbs.sock"    // of a host, for programs that use libibverbs
-	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
+	PeerSocket     = "peer.sock"     // of controllers, for raft
+	CallsSocket    = "calls.sock"    // of controllers, for calls of clients that another controller passes on
 )
 
 // Crashed is the prefix of the error of a rank whose host has crashed.

@@ -2,6 +2,8 @@ package shareapi
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -23,6 +25,24 @@ type Run struct {
 	Terminal *Size    `json:"terminal,omitempty"` // nil: it has none
 	Scratch  bool     `json:"scratch,omitempty"`  // it has a folder for files, as Open MPI's programs have
 	MPI      *MPI     `json:"mpi,omitempty"`      // mpirun runs it; nil: it runs by itself
+}
+
+// OpenProgram returns the header of the stream of a program at a node.
+func OpenProgram(node string, r *Run) (*Open, error) {
+	b, err := json.Marshal(r)
+	return &Open{Stream: Stream_STREAM_PROGRAM, Node: node, Run: b}, err
+}
+
+// Program returns the program of such a header.
+func (o *Open) Program() (*Run, error) {
+	r := &Run{}
+	if err := json.Unmarshal(o.Run, r); err != nil {
+		return nil, fmt.Errorf("read the program to run at %s: %w", o.Node, err)
+	}
+	if len(r.Argv) == 0 {
+		return nil, errors.New("a program without a name")
+	}
+	return r, nil
 }
 
 // MPI is how mpirun runs a program.

@@ -17,7 +17,7 @@ import (
 func (s *serverNodes) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error) {
 	all := make([]*lockstep.Machine, len(s.placement.Machines))
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Steps})
+		c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_STEPS})
 		if err == nil {
 			all[i] = lockstep.NewMachine(m.String(), c)
 		}

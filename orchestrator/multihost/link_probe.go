@@ -41,9 +41,9 @@ type linkProbe struct {
 	most int // largest frame that has come in
 }
 
-// probe tries the links that leave the server, replies with the frames that have come in, and continues to send until the
-// connection ends.
-func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
+// probe tries the links that leave the server, replies with the frames that have arrived, and sends more until the call ends: the other end
+// may have received nothing yet.
+func (x *worker) probe(ctx context.Context, reply func(*shareapi.ProbeReply) error) (err error) {
 	ends, err := x.probedEnds(ctx)
 	defer func() {
 		for _, p := range ends {
@@ -51,13 +51,8 @@ func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 		}
 	}()
 	if err != nil {
-		return shareapi.Reply(c, shareapi.Answer{}, err)
+		return err
 	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_, _ = c.Read(make([]byte, 1)) // it ends with the connection
-	}()
 	b := make([]byte, 1<<14)
 	answered := false
 	for until := time.Now().Add(probeWait); ; {
@@ -68,16 +63,16 @@ func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
 		}
 		if !answered && (!left || time.Now().After(until)) {
 			answered = true
-			a := shareapi.Answer{Came: map[int]int{}}
+			a := &shareapi.ProbeReply{Came: map[int32]int32{}}
 			for _, p := range ends {
-				a.Came[p.link] = p.most
+				a.Came[int32(p.link)] = int32(p.most)
 			}
-			if err := shareapi.Reply(c, a, nil); err != nil {
+			if err := reply(a); err != nil {
 				return err
 			}
 		}
 		select {
-		case <-over:
+		case <-ctx.Done():
 			return nil
 		case <-time.After(probeEvery):
 		}
@@ -121,34 +116,31 @@ func (p *linkProbe) try(b []byte) {
 
 // probeLinks has all servers try the links between them, and says what does not come through.
 func (s *serverNodes) probeLinks(ctx context.Context) error {
-	var mu sync.Mutex
-	came := make([]map[int]int, len(s.placement.Machines))
-	var open []net.Conn
+	came := make([]map[int32]int32, len(s.placement.Machines))
+	var replied sync.WaitGroup // each sends frames for the others until all have replied
+	replied.Add(len(came))
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
-		if err != nil {
+		done := sync.OnceFunc(replied.Done)
+		defer done()
+		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			probe, err := k.Probe(ctx, &shareapi.ProbeRequest{})
+			if err != nil {
+				return err
+			}
+			a, err := probe.Recv()
+			came[i] = a.GetCame()
+			done()
+			replied.Wait()
 			return err
-		}
-		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-		defer stop()
-		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Probe})
-		mu.Lock()
-		defer mu.Unlock()
-		open = append(open, c) // it continues to send for the others
-		if came[i] = a.Came; err != nil {
-			return fmt.Errorf("server %s: %w", m, err)
-		}
-		return nil
+		})
 	})
-	for _, c := range open {
-		_ = c.Close() // nothing is under way
-	}
 	if err != nil {
 		return err
 	}
 	var lines []string
 	for i := range s.placement.Machines {
-		for k, most := range came[i] { // sorted below
+		for link, size := range came[i] { // sorted below
+			k, most := int(link), int(size)
 			if most >= probeLarge || k >= len(s.d.Graph.Links) {
 				continue
 			}

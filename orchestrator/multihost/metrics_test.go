@@ -33,14 +33,14 @@ func (x *farShares) Dial(_ context.Context, _ string, m *engine.Machine) (net.Co
 	near, far := net.Pipe()
 	go func() {
 		defer far.Close()
-		q, err := shareapi.Read(far)
+		q, err := shareapi.Accept(far)
 		if err != nil { // it was only to see who answers
 			return
 		}
-		if q.Do != shareapi.Metrics {
-			err = fmt.Errorf("asked for %s", q.Do)
+		if q.Stream != shareapi.Stream_STREAM_METRICS {
+			err = fmt.Errorf("asked for %s", q.Stream)
 		}
-		if shareapi.Reply(far, shareapi.Answer{}, err) == nil && err == nil {
+		if shareapi.Reply(far, err) == nil && err == nil {
 			_, _ = far.Write([]byte(m.Name + " " + q.Node)) // the caller may have gone
 		}
 	}()

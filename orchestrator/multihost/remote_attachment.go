@@ -74,8 +74,8 @@ func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
 	return here, nil
 }
 
-// port returns the carrier and the index of an external host's interface here.
-func (x *worker) port(node string) (*shareapi.Outside, error) {
+// port returns whether the interface of an external host here has a carrier, and its number.
+func (x *worker) port(node string) (*shareapi.PortReply, error) {
 	p, _, err := x.nodeHere(node)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (x *worker) port(node string) (*shareapi.Outside, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%s is no external host here", node)
 	}
-	return &shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
+	return &shareapi.PortReply{Carrier: netdev.Carrier(name), Index: int32(netdev.Index(name))}, nil
 }
 
 // PortOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
@@ -93,12 +93,11 @@ func (s *serverNodes) PortOf(ctx context.Context, host string) (shareapi.Outside
 	if err != nil {
 		return shareapi.Outside{}, err
 	}
-	a, err := s.askShare(ctx, &s.placement.Machines[machine], shareapi.Request{Do: shareapi.Port, Node: host})
-	if err == nil && a.Outside == nil {
-		err = fmt.Errorf("server %s does not know the interface of %s", &s.placement.Machines[machine], host)
-	}
-	if err != nil {
-		return shareapi.Outside{}, err
-	}
-	return *a.Outside, nil
+	var o shareapi.Outside
+	err = s.askShare(ctx, &s.placement.Machines[machine], func(k shareapi.ShareClient) error {
+		a, err := k.Port(ctx, &shareapi.PortRequest{Node: host})
+		o = shareapi.Outside{Carrier: a.GetCarrier(), Index: int(a.GetIndex())}
+		return err
+	})
+	return o, err
 }

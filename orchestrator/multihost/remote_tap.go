@@ -48,7 +48,7 @@ const remoteFrames = 256
 func (s *serverNodes) Tap(ctx context.Context, e topo.End) (orchestrator.FrameSource, error) {
 	node := s.d.Graph.Nodes[e.Node].Name
 	m := &s.placement.Machines[s.placement.At[e.Node]]
-	c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
+	c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_TAP, Node: node, Port: int32(e.Port)})
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (t *remoteTap) Close() error {
 }
 
 // tap sends the frames of a port here to the caller, until the caller ends the connection.
-func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error {
+func (x *worker) tap(ctx context.Context, c net.Conn, q *shareapi.Open) error {
 	t, err := x.openTap(ctx, q)
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || t == nil {
+	if err := shareapi.Reply(c, err); err != nil || t == nil {
 		return err
 	}
 	defer func() { _ = t.Close() }() // it was only read
@@ -194,13 +194,13 @@ func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error 
 }
 
 // openTap opens a capture at a node of this share.
-func (x *worker) openTap(ctx context.Context, q shareapi.Request) (orchestrator.FrameSource, error) {
+func (x *worker) openTap(ctx context.Context, q *shareapi.Open) (orchestrator.FrameSource, error) {
 	p, i, err := x.nodeHere(q.Node)
 	if err != nil {
 		return nil, err
 	}
-	if i < 0 || q.Port < 0 || q.Port >= len(p.Graph.Nodes[i].Links) {
+	if i < 0 || q.Port < 0 || int(q.Port) >= len(p.Graph.Nodes[i].Links) {
 		return nil, fmt.Errorf("node %s has no port %d", q.Node, q.Port)
 	}
-	return p.Access.Tap(ctx, topo.End{Node: i, Port: q.Port})
+	return p.Access.Tap(ctx, topo.End{Node: i, Port: int(q.Port)})
 }

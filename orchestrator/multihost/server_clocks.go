@@ -62,7 +62,7 @@ func (s *serverNodes) AskClocks(ctx context.Context) error {
 	}
 	now := make([]clockOffset, len(s.placement.Machines))
 	err = s.eachMachine(func(i int, m *engine.Machine) error {
-		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
+		c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_CLOCK})
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func askClock(c net.Conn, mono *live.Monotonic) (best clockOffset, err error) {
 // clock tells this server's CLOCK_MONOTONIC, once for each byte that comes.
 func (x *worker) clock(c net.Conn) error {
 	mono, err := live.NewMonotonic()
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || mono == nil {
+	if err := shareapi.Reply(c, err); err != nil || mono == nil {
 		return err
 	}
 	for {

@@ -36,11 +36,11 @@ func TestApart(t *testing.T) {
 func TestClockOfShare(t *testing.T) {
 	near, far := net.Pipe()
 	go func() {
-		if _, err := shareapi.Read(far); err == nil {
+		if _, err := shareapi.Accept(far); err == nil {
 			_ = (&worker{}).clock(far)
 		}
 	}()
-	if _, err := shareapi.Ask(near, shareapi.Request{Do: shareapi.Clock}); err != nil {
+	if err := shareapi.Begin(near, &shareapi.Open{Stream: shareapi.Stream_STREAM_CLOCK}); err != nil {
 		t.Fatal(err)
 	}
 	mono, err := live.NewMonotonic()

@@ -32,7 +32,7 @@ func (s *serverNodes) controllerMachine(name string) *engine.Machine {
 // Controller returns how a controller is reached.
 func (s *serverNodes) Controller(name string) (controllers.Replica, []grpc.DialOption) {
 	by := grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
-		return s.callShare(ctx, s.controllerMachine(name), shareapi.Request{Do: shareapi.Agent, Node: name})
+		return s.callShare(ctx, s.controllerMachine(name), &shareapi.Open{Stream: shareapi.Stream_STREAM_AGENT, Node: name})
 	})
 	return controllers.Replica{ID: name, Target: "passthrough:///" + name, Address: s.controllerMachine(name).String()}, []grpc.DialOption{by}
 }

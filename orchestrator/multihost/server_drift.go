@@ -15,19 +15,18 @@ import (
 
 // Drift looks for the parts that are gone of a lab on several servers.
 func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err error) {
-	found := map[string]shareapi.Node{}
+	found := map[string]*shareapi.Node{}
 	var mu sync.Mutex
 	err = s.eachMachine(func(_ int, m *engine.Machine) error {
-		a, err := s.askShare(ctx, m, shareapi.Request{Do: shareapi.Look})
-		if err != nil {
+		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			a, err := k.Look(ctx, &shareapi.LookRequest{})
+			mu.Lock()
+			defer mu.Unlock()
+			for _, n := range a.GetNodes() {
+				found[n.Name] = n
+			}
 			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, n := range a.Nodes {
-			found[n.Name] = n
-		}
-		return nil
+		})
 	})
 	if err != nil {
 		return x, err
@@ -40,13 +39,13 @@ func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err erro
 	for i := range s.d.Graph.Nodes {
 		n := &s.d.Graph.Nodes[i]
 		have := found[n.Name]
-		if have.PID == 0 {
+		if have.GetPid() == 0 {
 			x.Nodes = append(x.Nodes, i)
 		} else if managed && orchestrator.OnManagementNetwork(s.d, i) && !have.Managed {
 			x.Unmanaged = append(x.Unmanaged, i)
 		}
 		for p, k := range n.Links {
-			if p >= len(have.Up) || !have.Up[p] {
+			if p >= len(have.GetUp()) || !have.Up[p] {
 				x.Links = append(x.Links, k)
 			}
 		}
@@ -54,7 +53,7 @@ func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err erro
 	slices.Sort(x.Links)
 	x.Links = slices.Compact(x.Links)
 	for _, name := range s.d.Lab.Replicas() {
-		if found[name].PID == 0 {
+		if found[name].GetPid() == 0 {
 			x.Replicas = append(x.Replicas, name)
 		}
 	}

@@ -48,30 +48,27 @@ func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error 
 	return errors.Join(errs...)
 }
 
-// askShare asks the process of a server's share something.
-func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+// askShare calls the service of the process of a server's share.
+func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, f func(shareapi.ShareClient) error) error {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
-		return a, err
+		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	if a, err = shareapi.Ask(c, q); err != nil {
-		err = fmt.Errorf("server %s: %w", m, err)
+	if err := shareapi.Ask(ctx, c, f); err != nil {
+		return fmt.Errorf("server %s: %w", m, err)
 	}
-	_ = c.Close() // nothing is under way
-	return a, err
+	return nil
 }
 
-// callShare calls the process of a server's share. The connection is what the answer leaves.
-func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
+// callShare opens a stream at the process of a server's share.
+func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q *shareapi.Open) (net.Conn, error) {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if _, err := shareapi.Ask(c, q); err != nil {
+	if err := shareapi.Begin(c, q); err != nil {
 		_ = c.Close() // nothing is under way
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -99,8 +96,8 @@ func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
 	return &s.placement.Machines[at], true
 }
 
-// Call calls the server of a node. The connection is what the answer leaves.
-func (s *serverNodes) Call(ctx context.Context, node string, q shareapi.Request) (net.Conn, error) {
+// Call opens a stream at the server of a node.
+func (s *serverNodes) Call(ctx context.Context, node string, q *shareapi.Open) (net.Conn, error) {
 	server, ok := s.ServerOf(node)
 	if !ok {
 		return nil, fmt.Errorf("no server of lab %s has it", s.d.Lab.Name)
@@ -127,7 +124,7 @@ func (s *serverNodes) Dial(node int) (*orchestrator.Agent, error) {
 	name := s.d.Graph.Nodes[node].Name
 	m := &s.placement.Machines[s.placement.At[node]]
 	return orchestrator.DialAgent(name, "passthrough:///"+name, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return s.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
+		return s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_AGENT, Node: name})
 	}))
 }
 
@@ -135,7 +132,7 @@ func (s *serverNodes) Dial(node int) (*orchestrator.Agent, error) {
 func (s *serverNodes) DialMetrics(node int) orchestrator.Dialer {
 	name := s.d.Graph.Nodes[node].Name
 	return func(ctx context.Context) (net.Conn, error) {
-		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
+		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], &shareapi.Open{Stream: shareapi.Stream_STREAM_METRICS, Node: name})
 	}
 }
 
@@ -164,9 +161,11 @@ func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Ma
 func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
 	all := make([]float64, len(s.placement.Machines))
 	err := s.eachMachine(func(i int, m *engine.Machine) error {
-		a, err := s.askShare(ctx, m, shareapi.Request{Do: shareapi.Busy})
-		all[i] = a.Busy
-		return err
+		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			a, err := k.Busy(ctx, &shareapi.BusyRequest{})
+			all[i] = a.GetSeconds()
+			return err
+		})
 	})
 	return all, err
 }

@@ -89,11 +89,10 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 				return err
 			}
 		}
-		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
-		if err != nil {
+		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			_, err := k.Start(ctx, share.Request())
 			return err
-		}
-		return c.Close()
+		})
 	})
 	if err != nil {
 		return err
@@ -108,11 +107,10 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 		return err
 	}
 	return s.eachMachine(func(_ int, m *engine.Machine) error {
-		c, err := s.callShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
-		if err != nil {
+		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			_, err := k.Ready(ctx, &shareapi.ReadyRequest{})
 			return err
-		}
-		return c.Close()
+		})
 	})
 }
 

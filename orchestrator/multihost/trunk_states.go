@@ -22,11 +22,15 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 	if len(s.placement.Userspace) == 0 {
 		return nil
 	}
-	answers, errs := make([]shareapi.Answer, len(s.placement.Machines)), make([]error, len(s.placement.Machines))
+	states, errs := make([][]*shareapi.TrunkState, len(s.placement.Machines)), make([]error, len(s.placement.Machines))
 	_ = s.eachMachine(func(i int, m *engine.Machine) error { // each has its error
 		ctx, cancel := context.WithTimeout(ctx, trunkStatesWait)
 		defer cancel()
-		answers[i], errs[i] = s.askShare(ctx, m, shareapi.Request{Do: shareapi.Trunks})
+		errs[i] = s.askShare(ctx, m, func(k shareapi.ShareClient) error {
+			a, err := k.Trunks(ctx, &shareapi.TrunksRequest{})
+			states[i] = a.GetTrunks()
+			return err
+		})
 		return nil
 	})
 	name := func(i int) string { return s.placement.Machines[i].Name }
@@ -36,9 +40,9 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 			if err := errs[way[0]]; err != nil {
 				t.Error = err.Error()
 			}
-			for _, x := range answers[way[0]].Trunks {
-				if x.To == way[1] {
-					t.Error, t.Counters = x.Error, x.Counters
+			for _, x := range states[way[0]] {
+				if int(x.To) == way[1] {
+					t.Error, t.Counters = x.Error, x.Counters()
 				}
 			}
 			all = append(all, t)

@@ -30,7 +30,7 @@ type ShareOptions struct {
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
 	// ServeProgram runs a program at a node here, for a caller on another server: it answers the request, and passes what the
 	// program reads and writes over the connection.
-	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error
+	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Open) error
 }
 
 // worker is the process of a share: it makes the share through the local engine, and then passes bytes between the deployer and the
@@ -43,6 +43,8 @@ type worker struct {
 	mu    sync.Mutex // of what changes the server
 	part  *labPart   // nil: nothing has been made
 	far   *peerSockets
+
+	callers *callers
 
 	// What start makes first: it stays, without a part, if start fails later.
 	trunks *trunks
@@ -70,6 +72,7 @@ func ServeShare(ctx context.Context, lab string, o ShareOptions) error {
 	if err != nil {
 		return err
 	}
+	x.callers = x.serveCalls(ctx)
 	for {
 		c, err := l.Accept()
 		if ctx.Err() != nil {
@@ -78,72 +81,57 @@ func ServeShare(ctx context.Context, lab string, o ShareOptions) error {
 		if err != nil {
 			return fmt.Errorf("serve the share of lab %s: %w", lab, err)
 		}
-		go func() {
-			if err := x.serve(ctx, c); err != nil {
-				x.log("%v", err)
-			}
-			_ = c.Close() // the other end has what it asked for
-		}()
+		go x.serve(ctx, c)
 	}
 }
 
-// serve answers one connection.
-func (x *worker) serve(ctx context.Context, c net.Conn) error {
-	q, err := shareapi.Read(c)
-	if errors.Is(err, io.EOF) { // a daemon has looked whether this process listens
-		return nil
+// serve accepts one connection, and closes it when its stream has ended.
+func (x *worker) serve(ctx context.Context, c net.Conn) {
+	q, err := shareapi.Accept(c)
+	if err == nil && q.Stream == shareapi.Stream_STREAM_SHARE {
+		if err = shareapi.Reply(c, nil); err == nil && x.callers.add(c) {
+			return // gRPC closes it
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("read a request: %w", err)
-	}
-	var a shareapi.Answer
-	switch q.Do {
-	case shareapi.Start:
-		err = x.start(ctx, q.Share)
-	case shareapi.Ready:
-		err = x.ready(ctx)
-	case shareapi.Probe:
-		return x.probe(ctx, c)
-	case shareapi.Look:
-		a.Nodes, err = x.look(ctx)
-	case shareapi.Trunks:
-		a.Trunks = x.trunkStates()
-	case shareapi.Logs:
-		a.Log, err = x.logs(ctx, q.Node)
-	case shareapi.Remove:
-		err = x.remove(ctx)
-	case shareapi.Port:
-		a.Outside, err = x.port(q.Node)
-	case shareapi.Busy:
-		a.Busy, err = orchestrator.CPUTimeHere(ctx, x.o.Engine, x.lab)
-	case shareapi.Program:
-		return x.program(ctx, c, &q)
-	case shareapi.Groups:
-		return x.groups(c, q.Node)
-	case shareapi.Tap:
-		return x.tap(ctx, c, q)
-	case shareapi.Clock:
-		return x.clock(c)
-	case shareapi.Agent:
-		return x.pass(c, q.Node, nodeapi.AgentSocket)
-	case shareapi.Metrics:
-		return x.pass(c, q.Node, counters.MetricsSocket)
-	case shareapi.Steps:
-		return x.steps(ctx, c)
+	switch {
+	case errors.Is(err, io.EOF): // a daemon has looked whether this process listens
+	case err != nil:
+		x.log("accept a stream: %v", err)
 	default:
-		err = fmt.Errorf("%q is no request that this version knows", q.Do)
+		if err := x.stream(ctx, c, q); err != nil {
+			x.log("%s: %v", q.Stream, err)
+		}
 	}
-	if err != nil {
-		x.log("%s: %v", q.Do, err)
-	}
-	return shareapi.Reply(c, a, err)
+	_ = c.Close() // the other end has what it asked for
 }
 
-// program runs a program at a node here, for the caller.
-func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Request) error {
+// stream serves the stream of a connection.
+func (x *worker) stream(ctx context.Context, c net.Conn, q *shareapi.Open) error {
+	switch q.Stream {
+	case shareapi.Stream_STREAM_PROGRAM:
+		return x.program(ctx, c, q)
+	case shareapi.Stream_STREAM_GROUPS:
+		return x.groups(c, q.Node)
+	case shareapi.Stream_STREAM_TAP:
+		return x.tap(ctx, c, q)
+	case shareapi.Stream_STREAM_CLOCK:
+		return x.clock(c)
+	case shareapi.Stream_STREAM_AGENT:
+		return x.pass(c, q.Node, nodeapi.AgentSocket)
+	case shareapi.Stream_STREAM_METRICS:
+		return x.pass(c, q.Node, counters.MetricsSocket)
+	case shareapi.Stream_STREAM_STEPS:
+		return x.steps(ctx, c)
+	}
+	err := fmt.Errorf("%s is no stream that this version has", q.Stream)
+	return errors.Join(err, shareapi.Reply(c, err))
+}
+
+// program runs a program at a node here, for its caller.
+func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Open) error {
 	p, _, err := x.nodeHere(q.Node)
 	if err != nil {
-		return shareapi.Reply(c, shareapi.Answer{}, err)
+		return shareapi.Reply(c, err)
 	}
 	return x.o.ServeProgram(ctx, p.Deployed, c, q)
 }
@@ -216,22 +204,22 @@ func (x *worker) ready(ctx context.Context) error {
 }
 
 // look lists the nodes here, and their interfaces.
-func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
+func (x *worker) look(ctx context.Context) ([]*shareapi.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	found, err := x.o.Engine.Find(ctx, x.lab)
 	if err != nil {
 		return nil, err
 	}
-	var all []shareapi.Node
+	var all []*shareapi.Node
 	for _, r := range found {
-		n := shareapi.Node{Name: r.Name, PID: r.PID}
+		n := &shareapi.Node{Name: r.Name, Pid: int32(r.PID)}
 		if x.part != nil && r.PID > 0 {
 			if i, ok := x.part.Graph.Find(r.Name); ok {
 				s, err := netdev.Open(r.PID)
 				if err != nil {
-					n.PID = 0 // it has ended meanwhile
-				} else if err := errors.Join(x.interfaces(s, i, &n), s.Close()); err != nil {
+					n.Pid = 0 // it has ended meanwhile
+				} else if err := errors.Join(x.interfaces(s, i, n), s.Close()); err != nil {
 					return nil, fmt.Errorf("node %s: %w", r.Name, err)
 				}
 			}
@@ -249,8 +237,8 @@ func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (er
 	return err
 }
 
-// trunkStates returns the counters of links in user space.
-func (x *worker) trunkStates() []shareapi.TrunkState {
+// trunkStates returns the states of links in user space.
+func (x *worker) trunkStates() []*shareapi.TrunkState {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.part == nil {
@@ -323,10 +311,10 @@ func (x *worker) pass(c net.Conn, node, socket string) error {
 	if err == nil {
 		far, err = net.Dial("unix", filepath.Join(x.store.NodePath(node), socket))
 	}
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+	if err := shareapi.Reply(c, err); err != nil || far == nil {
 		return err
 	}
-	shareapi.Join(c, far, c)
+	shareapi.Join(c, far)
 	return nil
 }
 
@@ -337,7 +325,7 @@ func (x *worker) groups(c net.Conn, node string) error {
 	if err == nil {
 		far, err = nodeapi.DialProgram(filepath.Join(x.store.NodePath(node), nodeapi.ProgramSocket))
 	}
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+	if err := shareapi.Reply(c, err); err != nil || far == nil {
 		return err
 	}
 	shareapi.JoinPackets(shareapi.NewPackets(c), far)
@@ -347,7 +335,7 @@ func (x *worker) groups(c net.Conn, node string) error {
 // steps hands the nodes here the memory of a run in virtual time, and serves its rounds.
 func (x *worker) steps(ctx context.Context, c net.Conn) error {
 	r, err := x.relay(ctx)
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || r == nil {
+	if err := shareapi.Reply(c, err); err != nil || r == nil {
 		return err
 	}
 	return errors.Join(r.Serve(c), r.Close())

@@ -51,12 +51,13 @@ func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	f = &peerSockets{stop: stop}
 	for i, n := range p.Graph.Nodes {
 		if err == nil && !p.HasNode(i) {
-			err = x.peerSocket(ctx, f, p, n.Name, p.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
+			err = x.peerNode(ctx, f, p, n.Name, p.share.At[i], peerSocket{nodeapi.AgentSocket, shareapi.Stream_STREAM_AGENT})
 		}
 	}
 	for i, name := range p.Lab.Replicas() {
 		if at := p.share.Controllers[i]; err == nil && at != p.share.Own {
-			err = x.peerSocket(ctx, f, p, name, at, nodeapi.PeerSocket, shareapi.Raft)
+			err = x.peerNode(ctx, f, p, name, at,
+				peerSocket{nodeapi.PeerSocket, shareapi.Stream_STREAM_RAFT}, peerSocket{nodeapi.CallsSocket, shareapi.Stream_STREAM_CALLS})
 		}
 	}
 	if err != nil {
@@ -66,13 +67,28 @@ func (x *worker) openPeers(p *labPart) (f *peerSockets, err error) {
 	return f, nil
 }
 
-// peerSocket makes one of them, in the folder that the node would have here.
-func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, node string, machine int, socket, do string) error {
-	dir, err := x.store.NodeDir(node)
-	if err != nil {
-		return err
+// peerSocket is a socket of a node on another server, and the stream of a connection there.
+type peerSocket struct {
+	name   string
+	stream shareapi.Stream
+}
+
+// peerNode makes the folder that a node would have here, with its sockets.
+func (x *worker) peerNode(ctx context.Context, f *peerSockets, p *labPart, node string, server int, sockets ...peerSocket) error {
+	dir, err := x.store.NodeDir(node) // empties it
+	for _, q := range sockets {
+		if err == nil {
+			err = x.peerSocket(ctx, f, p, filepath.Join(dir, q.name), server, &shareapi.Open{Stream: q.stream, Node: node})
+		}
 	}
-	path := filepath.Join(dir, socket)
+	if err != nil {
+		return fmt.Errorf("make the sockets of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// peerSocket makes one of them.
+func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, path string, server int, q *shareapi.Open) error {
 	l, err := net.Listen("unix", path)
 	if err == nil {
 		err = errors.Join(os.Chown(path, engine.UID, engine.UID), os.Chmod(path, 0o600))
@@ -81,7 +97,7 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 		if l != nil {
 			_ = l.Close() // the first error is the one that counts
 		}
-		return fmt.Errorf("make the socket of node %s: %w", node, err)
+		return err
 	}
 	context.AfterFunc(ctx, func() { _ = l.Close() })
 	f.all.Go(func() {
@@ -94,23 +110,23 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, nod
 				ctx, stop := context.WithCancel(ctx)
 				defer stop()
 				context.AfterFunc(ctx, func() { _ = c.Close() })
-				far, err := x.dialPeer(ctx, p, machine, shareapi.Request{Do: do, Node: node})
+				far, err := x.dialPeer(ctx, p, server, q)
 				if err != nil {
 					return // the caller retries, and reports the failure
 				}
 				context.AfterFunc(ctx, func() { _ = far.Close() })
-				shareapi.Join(c, far, c)
+				shareapi.Join(c, far)
 			})
 		}
 	})
 	return nil
 }
 
-// peerWait bounds how long another server may take to answer the request at the beginning of a connection.
+// peerWait bounds the time in which another server answers the header of a connection.
 const peerWait = 5 * time.Second
 
 // dialPeer connects to something on another server.
-func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q shareapi.Request) (net.Conn, error) {
+func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q *shareapi.Open) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerWait)
 	defer cancel()
 	c, err := x.o.DialPeer(ctx, p.Lab.Name, p.share, machine)
@@ -119,7 +135,7 @@ func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q sharea
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if _, err := shareapi.Ask(c, q); err != nil {
+	if err := shareapi.Begin(c, q); err != nil {
 		_ = c.Close() // nothing is under way
 		return nil, err
 	}
@@ -153,22 +169,24 @@ func (x *worker) servePeers(l net.Listener) {
 		}
 		go func() {
 			defer func() { _ = c.Close() }() // the other end has what it asked for
-			q, err := shareapi.Read(c)
+			q, err := shareapi.Accept(c)
 			if err != nil {
 				return // it has hung up
 			}
-			switch q.Do {
-			case shareapi.Agent:
+			switch q.Stream {
+			case shareapi.Stream_STREAM_AGENT:
 				err = x.pass(c, q.Node, nodeapi.AgentSocket)
-			case shareapi.Raft:
+			case shareapi.Stream_STREAM_RAFT:
 				err = x.pass(c, q.Node, nodeapi.PeerSocket)
-			case shareapi.Trunk:
+			case shareapi.Stream_STREAM_CALLS:
+				err = x.pass(c, q.Node, nodeapi.CallsSocket)
+			case shareapi.Stream_STREAM_TRUNK:
 				err = x.accept(c, q)
 			default:
-				err = shareapi.Reply(c, shareapi.Answer{}, fmt.Errorf("%q is no request of another server", q.Do))
+				err = shareapi.Reply(c, fmt.Errorf("%s is no stream for another server", q.Stream))
 			}
 			if err != nil {
-				x.log("%s of another server: %v", q.Do, err)
+				x.log("%s of another server: %v", q.Stream, err)
 			}
 		}()
 	}

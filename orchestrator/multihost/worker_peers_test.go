@@ -64,17 +64,23 @@ func sharesOf(t *testing.T) [2]*worker {
 	return all
 }
 
-// echo answers at a socket of a node with the node's name and what was sent.
-func (x *worker) echo(t *testing.T, node, socket string) {
+// echo answers at sockets of a node with the node's name and the bytes that come.
+func (x *worker) echo(t *testing.T, node string, sockets ...string) {
 	t.Helper()
 	dir, err := x.store.NodeDir(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, socket))
-	if err != nil {
-		t.Fatal(err)
+	for _, socket := range sockets {
+		l, err := net.Listen("unix", filepath.Join(dir, socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		echoAt(t, node, l)
 	}
+}
+
+func echoAt(t *testing.T, node string, l net.Listener) {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -96,14 +102,15 @@ func (x *worker) echo(t *testing.T, node, socket string) {
 func TestFarSockets(t *testing.T) {
 	all := sharesOf(t)
 	all[1].echo(t, "h1", nodeapi.AgentSocket)
-	all[1].echo(t, "controller1", nodeapi.PeerSocket)
+	all[1].echo(t, "controller1", nodeapi.PeerSocket, nodeapi.CallsSocket)
 	f, err := all[0].openPeers(all[0].part)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	for node, socket := range map[string]string{"h1": nodeapi.AgentSocket, "controller1": nodeapi.PeerSocket} { // independent of each other
-		c, err := net.Dial("unix", filepath.Join(all[0].store.NodePath(node), socket))
+	for _, at := range [][2]string{{"h1", nodeapi.AgentSocket}, {"controller1", nodeapi.PeerSocket}, {"controller1", nodeapi.CallsSocket}} {
+		node := at[0]
+		c, err := net.Dial("unix", filepath.Join(all[0].store.NodePath(node), at[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,29 +145,30 @@ func TestPeersMay(t *testing.T) {
 	x := sharesOf(t)[1]
 	x.echo(t, "h1", nodeapi.AgentSocket)
 	for _, q := range []struct {
-		shareapi.Request
-		want string // in the error
+		stream     shareapi.Stream
+		node, want string // in the error
 	}{
-		{shareapi.Request{Do: shareapi.Agent, Node: "h1"}, ""},
-		{shareapi.Request{Do: shareapi.Agent, Node: "h0"}, "node h0 is not here"},
-		{shareapi.Request{Do: shareapi.Raft, Node: "controller0"}, "node controller0 is not here"},
-		{shareapi.Request{Do: shareapi.Agent, Node: "../d"}, "node ../d is not here"},
-		{shareapi.Request{Do: shareapi.Start}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Probe}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Ready}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Look}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Logs, Node: "h1"}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Remove}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another server"},
-		{shareapi.Request{Do: shareapi.Steps}, "no request of another server"},
+		{shareapi.Stream_STREAM_AGENT, "h1", ""},
+		{shareapi.Stream_STREAM_AGENT, "h0", "node h0 is not here"},
+		{shareapi.Stream_STREAM_RAFT, "controller0", "node controller0 is not here"},
+		{shareapi.Stream_STREAM_CALLS, "controller0", "node controller0 is not here"},
+		{shareapi.Stream_STREAM_AGENT, "../d", "node ../d is not here"},
+		{shareapi.Stream_STREAM_UNSPECIFIED, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_SHARE, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_METRICS, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_TAP, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_GROUPS, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_PROGRAM, "h1", "no stream for another server"},
+		{shareapi.Stream_STREAM_CLOCK, "", "no stream for another server"},
+		{shareapi.Stream_STREAM_STEPS, "", "no stream for another server"},
 	} {
 		c, err := net.Dial("unix", filepath.Join(x.store.Dir, shareapi.PeersSocket))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = shareapi.Ask(c, q.Request)
+		err = shareapi.Begin(c, &shareapi.Open{Stream: q.stream, Node: q.node})
 		if (err == nil) != (q.want == "") || err != nil && !strings.Contains(err.Error(), q.want) {
-			t.Errorf("%s %s: %v, want %q", q.Do, q.Node, err, q.want)
+			t.Errorf("%s %s: %v, want %q", q.stream, q.node, err, q.want)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

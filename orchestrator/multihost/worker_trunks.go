@@ -138,7 +138,7 @@ func (x *worker) begin(p *labPart) {
 			defer p.trunks.all.Done()
 			ctx := p.trunks.ctx
 			for ctx.Err() == nil {
-				c, err := x.dialPeer(ctx, p, to, shareapi.Request{Do: shareapi.Trunk, From: p.share.Own, VNI: p.share.VNI})
+				c, err := x.dialPeer(ctx, p, to, &shareapi.Open{Stream: shareapi.Stream_STREAM_TRUNK, From: int32(p.share.Own), Vni: int32(p.share.VNI)})
 				if err == nil {
 					f.carry(ctx, c)
 				} else {
@@ -154,14 +154,14 @@ func (x *worker) begin(p *labPart) {
 }
 
 // accept serves a connection of another share, and takes the place of one that there is.
-func (x *worker) accept(c net.Conn, q shareapi.Request) error {
+func (x *worker) accept(c net.Conn, q *shareapi.Open) error {
 	p, err := x.made()
 	var f *trunkLink
-	if err == nil && p.trunks != nil && q.VNI == p.share.VNI && q.From < p.share.Own {
-		f = p.trunks.byFar[q.From]
+	if err == nil && p.trunks != nil && int(q.Vni) == p.share.VNI && int(q.From) < p.share.Own {
+		f = p.trunks.byFar[int(q.From)]
 	}
 	if f == nil || !p.trunks.enter() {
-		return shareapi.Reply(c, shareapi.Answer{}, errors.New("it has no links in user space to that server"))
+		return shareapi.Reply(c, errors.New("it has no links in user space to that server"))
 	}
 	defer p.trunks.all.Done()
 	f.mu.Lock()
@@ -169,7 +169,7 @@ func (x *worker) accept(c net.Conn, q shareapi.Request) error {
 		_ = f.conn.Close() // the other end has given it up
 	}
 	f.mu.Unlock()
-	if err := shareapi.Reply(c, shareapi.Answer{}, nil); err != nil {
+	if err := shareapi.Reply(c, nil); err != nil {
 		return err
 	}
 	f.carry(p.trunks.ctx, c)
@@ -248,20 +248,20 @@ func orUnknown(err error) error {
 	return err
 }
 
-// states returns the counters, by server.
-func (x *trunks) states() (all []shareapi.TrunkState) {
+// states returns the states of the links, by server.
+func (x *trunks) states() (all []*shareapi.TrunkState) {
 	if x == nil {
 		return nil
 	}
 	for to, f := range x.byFar {
 		f.mu.Lock()
-		s := shareapi.TrunkState{To: to, Counters: f.t.Counters()}
+		s := shareapi.StateOf(to, f.t.Counters())
 		if f.conn == nil {
 			s.Error = orUnknown(f.err).Error()
 		}
 		f.mu.Unlock()
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b shareapi.TrunkState) int { return a.To - b.To })
+	slices.SortFunc(all, func(a, b *shareapi.TrunkState) int { return int(a.To - b.To) })
 	return all
 }

@@ -130,17 +130,16 @@ func TestTrunks(t *testing.T) {
 		s = all[1].trunkStates()[0]
 	}
 	if s.To != 0 || s.Error != "" || s.ReceivedFrames-before.ReceivedFrames != 2 || s.SentFrames-before.SentFrames != 1 {
-		t.Errorf("%+v, before %+v", s, before)
+		t.Errorf("%v, before %v", s, before)
 	}
-	for _, q := range []shareapi.Request{
-		{Do: shareapi.Trunk, From: 0, VNI: 78}, {Do: shareapi.Trunk, From: 1, VNI: 77}, {Do: shareapi.Trunk, From: 5, VNI: 77}, {Do: shareapi.Trunk, From: -1, VNI: 77},
-	} {
+	for _, q := range []*shareapi.Open{{From: 0, Vni: 78}, {From: 1, Vni: 77}, {From: 5, Vni: 77}, {From: -1, Vni: 77}} {
+		q.Stream = shareapi.Stream_STREAM_TRUNK
 		c, err := net.Dial("unix", filepath.Join(all[1].store.Dir, shareapi.PeersSocket))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shareapi.Ask(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that server") {
-			t.Errorf("%+v: %v", q, err)
+		if err := shareapi.Begin(c, q); err == nil || !strings.Contains(err.Error(), "no links in user space to that server") {
+			t.Errorf("%v: %v", q, err)
 		}
 		_ = c.Close()
 	}

@@ -48,9 +48,9 @@ type callerAnswer struct {
 }
 
 // ServeProgram runs a program at a node of this server for a caller on another. multihost.ShareOptions takes it.
-func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Request) error {
+func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Open) error {
 	k, err := orderOf(ctx, d, q)
-	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || k == nil {
+	if err := shareapi.Reply(c, err); err != nil || k == nil {
 		return err
 	}
 	to := shareapi.NewPieces(c)
@@ -66,15 +66,16 @@ func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *
 }
 
 // orderOf returns the order for the process that runs the program.
-func orderOf(ctx context.Context, d *orchestrator.Deployed, q *shareapi.Request) (*callerOrder, error) {
-	if q.Run == nil || len(q.Run.Argv) == 0 {
-		return nil, errors.New("a program without a name")
+func orderOf(ctx context.Context, d *orchestrator.Deployed, q *shareapi.Open) (*callerOrder, error) {
+	run, err := q.Program()
+	if err != nil {
+		return nil, err
 	}
 	found, err := d.Options.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
 	}
-	k := &callerOrder{Run: *q.Run, Lab: d.Lab.Name, Node: q.Node, Dir: d.Store.NodePath(q.Node)}
+	k := &callerOrder{Run: *run, Lab: d.Lab.Name, Node: q.Node, Dir: d.Store.NodePath(q.Node)}
 	if k.Hosts, err = d.HostsFile(); err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func dialProgram(d *orchestrator.Deployed, host string) (io.ReadWriteCloser, err
 	if d.Access.Local() {
 		return nodeapi.DialProgram(filepath.Join(d.Store.NodePath(host), nodeapi.ProgramSocket))
 	}
-	c, err := d.Access.Call(context.Background(), host, shareapi.Request{Do: shareapi.Groups, Node: host})
+	c, err := d.Access.Call(context.Background(), host, &shareapi.Open{Stream: shareapi.Stream_STREAM_GROUPS, Node: host})
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,11 @@ func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Wr
 		}
 	}
 	defer restore()
-	c, err := p.remote.d.Access.Call(ctx, p.node, shareapi.Request{Do: shareapi.Program, Node: p.node, Run: &q})
+	open, err := shareapi.OpenProgram(p.node, &q)
+	if err != nil {
+		return failed(err)
+	}
+	c, err := p.remote.d.Access.Call(ctx, p.node, open)
 	if err != nil {
 		return 0, fmt.Errorf("exec %s at %s: %w", p.start.Argv[0], p.node, err)
 	}

@@ -154,7 +154,7 @@ func newCluster(t *testing.T, n, nodes int) *cluster {
 		}
 	}
 	for _, id := range c.ids {
-		if c.nets[id], err = Listen(id, os.Stderr, func(id string) string { return filepath.Join(dir, id, "peer.sock") }); err != nil {
+		if c.nets[id], err = Listen(id, os.Stderr, func(id, name string) string { return filepath.Join(dir, id, name) }); err != nil {
 			t.Fatal(err)
 		}
 		c.all[id], err = New(Config{

@@ -14,24 +14,19 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// The first byte of a connection between replicas is its use.
-const (
-	carriesRaft  = 'r'
-	carriesCalls = 'c' // calls of clients that are passed on to the leader
-)
-
 // helloWait bounds how long a new connection may take to identify its replica.
 const helloWait = 5 * time.Second
 
 // Network is one replica's side of the control network: connections to the others over unix
-// sockets, one socket for each replica. Sending to another replica can be cut off; then messages
+// sockets. A replica has two: one for raft, and one for the calls of clients that a follower passes
+// on to the leader. Sending to another replica can be cut off; then messages
 // wait, as on a network that loses packets, until the cut ends or the sender gives up. The other
 // direction belongs to the other replica's Network.
 type Network struct {
 	self   string
-	socket func(id string) string
-	l      *net.UnixListener
-	queues map[byte]chan net.Conn
+	socket Socket
+	raft   *port
+	calls  *port
 	done   chan struct{}
 	ends   sync.Once
 	all    sync.WaitGroup
@@ -45,10 +40,34 @@ type Network struct {
 	open    map[*conn]bool
 }
 
-// Listen makes the socket of replica self; socket returns the path of a replica's socket. Errors
-// of accepting connections are written to log.
-func Listen(self string, log io.Writer, socket func(id string) string) (*Network, error) {
-	path := socket(self)
+// Socket returns the path of a socket of a replica: nodeapi.PeerSocket or nodeapi.CallsSocket.
+type Socket func(id, name string) string
+
+// port is one of the two sockets of a replica.
+type port struct {
+	n     *Network
+	name  string
+	l     *net.UnixListener
+	queue chan net.Conn // connections whose replica is known
+}
+
+// Listen makes the sockets of replica self. Errors of accepting connections are written to log.
+func Listen(self string, log io.Writer, socket Socket) (*Network, error) {
+	n := &Network{self: self, socket: socket, done: make(chan struct{}), changed: make(chan struct{}), cut: map[string]bool{}, open: map[*conn]bool{}}
+	var err error
+	if n.raft, err = n.listen(nodeapi.PeerSocket); err != nil {
+		return nil, err
+	}
+	if n.calls, err = n.listen(nodeapi.CallsSocket); err != nil {
+		return nil, errors.Join(err, n.raft.l.Close())
+	}
+	n.all.Go(func() { n.raft.accept(log) })
+	n.all.Go(func() { n.calls.accept(log) })
+	return n, nil
+}
+
+func (n *Network) listen(name string) (*port, error) {
+	path := n.socket(n.self, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
@@ -56,12 +75,7 @@ func Listen(self string, log io.Writer, socket func(id string) string) (*Network
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	n := &Network{
-		self: self, socket: socket, l: l, done: make(chan struct{}), changed: make(chan struct{}), cut: map[string]bool{}, open: map[*conn]bool{},
-		queues: map[byte]chan net.Conn{carriesRaft: make(chan net.Conn), carriesCalls: make(chan net.Conn)},
-	}
-	n.all.Go(func() { n.accept(log) })
-	return n, nil
+	return &port{n: n, name: name, l: l, queue: make(chan net.Conn)}, nil
 }
 
 // Cut sets the replicas to which nothing gets through; all others are reached.
@@ -108,7 +122,7 @@ func (n *Network) Close() error {
 	var err error
 	n.ends.Do(func() {
 		close(n.done)
-		err = n.l.Close()
+		err = errors.Join(n.raft.l.Close(), n.calls.l.Close())
 		n.mu.Lock()
 		for c := range n.open { // independent of each other
 			_ = c.Conn.Close()
@@ -163,37 +177,25 @@ func (n *Network) pass(c *conn, sending bool) error {
 // deadlineLook is the interval at which a read or write that waits checks its deadline.
 const deadlineLook = 20 * time.Millisecond
 
-func (n *Network) accept(log io.Writer) {
+func (p *port) accept(log io.Writer) {
 	for {
-		c, err := nodeapi.Accept(n.l.Accept, log)
+		c, err := nodeapi.Accept(p.l.Accept, log)
 		if err != nil {
 			return // closed
 		}
-		n.all.Go(func() { n.greet(c) })
+		p.n.all.Go(func() { p.greet(c) })
 	}
 }
 
-// greet reads which replica has connected, and hands the connection to the listener of its
-// kind.
-func (n *Network) greet(c net.Conn) {
-	fail := func() { _ = c.Close() }
-	if err := c.SetDeadline(time.Now().Add(helloWait)); err != nil {
-		fail()
+// greet reads which replica has connected, and hands the connection to the port's listener.
+func (p *port) greet(c net.Conn) {
+	id, err := hello(c)
+	if err != nil {
+		_ = c.Close() // no replica
 		return
 	}
-	var head [2]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		fail()
-		return
-	}
-	queue := n.queues[head[0]]
-	id := make([]byte, head[1])
-	if _, err := io.ReadFull(c, id); err != nil || queue == nil {
-		fail()
-		return
-	}
-	w := n.wrap(c, string(id))
-	_, err := w.Write([]byte{1})
+	w := p.n.wrap(c, id)
+	_, err = w.Write([]byte{1})
 	if err == nil {
 		err = w.SetDeadline(time.Time{})
 	}
@@ -202,10 +204,24 @@ func (n *Network) greet(c net.Conn) {
 		return
 	}
 	select {
-	case queue <- w:
-	case <-n.done:
+	case p.queue <- w:
+	case <-p.n.done:
 		_ = w.Close()
 	}
+}
+
+// hello reads the ID with which a connection begins, after one byte with its length.
+func hello(c net.Conn) (id string, err error) {
+	if err := c.SetDeadline(time.Now().Add(helloWait)); err != nil {
+		return "", err
+	}
+	b := make([]byte, 1, 256)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return "", err
+	}
+	b = b[:b[0]]
+	_, err = io.ReadFull(c, b)
+	return string(b), err
 }
 
 func (n *Network) wrap(c net.Conn, to string) *conn {
@@ -221,17 +237,17 @@ func (n *Network) wrap(c net.Conn, to string) *conn {
 	return w
 }
 
-// dial connects to another replica. Like a handshake, it needs both directions.
-func (n *Network) dial(to string, carries byte, timeout time.Duration) (net.Conn, error) {
-	until := time.Now().Add(timeout)
-	c, err := net.DialTimeout("unix", n.socket(to), timeout)
+// dial connects to the same port of another replica. Like a handshake, it needs both directions.
+func (p *port) dial(to string, timeout time.Duration) (net.Conn, error) {
+	n, until := p.n, time.Now().Add(timeout)
+	c, err := net.DialTimeout("unix", n.socket(to, p.name), timeout)
 	if err != nil {
 		return nil, fmt.Errorf("reach %s: %w", to, err)
 	}
 	w := n.wrap(c, to)
 	err = w.SetDeadline(until)
 	if err == nil {
-		_, err = w.Write(append([]byte{carries, byte(len(n.self))}, n.self...))
+		_, err = w.Write(append([]byte{byte(len(n.self))}, n.self...))
 	}
 	var ack [1]byte
 	if err == nil {
@@ -318,22 +334,19 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// side is the Network as a listener for connections of one kind.
+// side is a port as a listener, and as raft.StreamLayer. A replica that crashes and starts again has another.
 type side struct {
-	n       *Network
-	carries byte
-	done    chan struct{}
-	once    sync.Once
+	*port
+	done chan struct{}
+	once sync.Once
 }
 
-func (n *Network) side(carries byte) *side {
-	return &side{n: n, carries: carries, done: make(chan struct{})}
-}
+func (p *port) side() *side { return &side{port: p, done: make(chan struct{})} }
 
 // Accept implements net.Listener.
 func (s *side) Accept() (net.Conn, error) {
 	select {
-	case c := <-s.n.queues[s.carries]:
+	case c := <-s.queue:
 		return c, nil
 	case <-s.done:
 	case <-s.n.done:
@@ -341,7 +354,7 @@ func (s *side) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Close implements net.Listener. The network's own socket stays.
+// Close implements net.Listener. The port's own socket stays.
 func (s *side) Close() error {
 	s.once.Do(func() { close(s.done) })
 	return nil
@@ -352,7 +365,7 @@ func (s *side) Addr() net.Addr { return address(s.n.self) }
 
 // Dial implements raft.StreamLayer.
 func (s *side) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return s.n.dial(string(to), s.carries, timeout)
+	return s.dial(string(to), timeout)
 }
 
 // address is a replica's name as an address.

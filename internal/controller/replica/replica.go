@@ -103,7 +103,7 @@ func New(c Config) (*Replica, error) {
 		return nil, err
 	}
 	nodeapi.RegisterControllerServer(r.calls, r)
-	go func() { _ = r.calls.Serve(c.Network.side(carriesCalls)) }() // until the network is closed
+	go func() { _ = r.calls.Serve(c.Network.calls.side()) }() // until the network is closed
 	return r, nil
 }
 
@@ -136,7 +136,7 @@ func (r *Replica) begin() (_ *life, err error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: r.c.Network.side(carriesRaft), MaxPool: 3, Timeout: r.c.Timing.Call, Logger: log,
+		Stream: r.c.Network.raft.side(), MaxPool: 3, Timeout: r.c.Timing.Call, Logger: log,
 	})
 	l := &life{r: r, disk: d, trans: trans, machine: newMachine(), peers: map[string]*grpc.ClientConn{}}
 	fail := func(err error) (*life, error) { return nil, errors.Join(err, trans.Close(), d.Close()) }

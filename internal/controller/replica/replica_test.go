@@ -266,7 +266,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	socket := func(id string) string { return filepath.Join(dir, id) }
+	socket := func(id, name string) string { return filepath.Join(dir, id+name) }
 	a, err := Listen("a", os.Stderr, socket)
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	l := b.side(carriesRaft)
+	l := b.raft.side()
 	var there net.Conn
 	accepted := make(chan error, 1)
 	go func() {
@@ -285,7 +285,7 @@ func TestCut(t *testing.T) {
 		there, err = l.Accept()
 		accepted <- err
 	}()
-	here, err := a.dial("b", carriesRaft, 10*time.Second)
+	here, err := a.raft.dial("b", 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,10 +299,10 @@ func TestCut(t *testing.T) {
 	if _, err := here.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a write that is cut off: %v", err)
 	}
-	if _, err := a.dial("b", carriesRaft, 50*time.Millisecond); err == nil {
+	if _, err := a.raft.dial("b", 50*time.Millisecond); err == nil {
 		t.Error("a connection is made through a cut")
 	}
-	if _, err := b.dial("a", carriesRaft, 50*time.Millisecond); err == nil {
+	if _, err := b.raft.dial("a", 50*time.Millisecond); err == nil {
 		t.Error("a connection is made whose answer is cut off")
 	}
 	if _, err := there.Write([]byte("back")); err != nil { // this direction is as before
@@ -487,7 +487,7 @@ func TestLogOfAnotherVersion(t *testing.T) {
 		if err = errors.Join(err, d.Close()); err != nil {
 			t.Fatal(err)
 		}
-		network, err := Listen("controller0", io.Discard, func(string) string { return filepath.Join(dir, "peer") })
+		network, err := Listen("controller0", io.Discard, func(_, name string) string { return filepath.Join(dir, name) })
 		if err != nil {
 			t.Fatal(err)
 		}

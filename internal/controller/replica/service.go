@@ -126,7 +126,7 @@ func (l *life) peer(id string) (nodeapi.ControllerClient, error) {
 	if c == nil {
 		var err error
 		dial := func(ctx context.Context, _ string) (net.Conn, error) {
-			return l.r.c.Network.dial(id, carriesCalls, l.r.c.Timing.Call)
+			return l.r.c.Network.calls.dial(id, l.r.c.Timing.Call)
 		}
 		c, err = grpc.NewClient("passthrough:///"+id, append(nodeapi.Plain(), grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{
@@ -143,7 +143,7 @@ func (l *life) peer(id string) (nodeapi.ControllerClient, error) {
 
 // Status implements nodeapi.ControllerServer: of this replica alone.
 func (r *Replica) Status(context.Context, *nodeapi.StatusRequest) (*nodeapi.ReplicaStatus, error) {
-	s := &nodeapi.ReplicaStatus{Id: r.c.ID, Address: r.c.Network.socket(r.c.ID), State: "crashed"}
+	s := &nodeapi.ReplicaStatus{Id: r.c.ID, Address: r.c.Network.socket(r.c.ID, nodeapi.PeerSocket), State: "crashed"}
 	l, err := r.alive()
 	if err != nil {
 		return s, nil //nolint:nilerr // the reply has the state down

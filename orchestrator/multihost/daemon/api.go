@@ -1,16 +1,15 @@
-// Package daemon is what runs on each machine that holds labs together with others, and how it is
-// talked to: JSON over HTTP over TLS with certificates on both sides (package trust), and datagrams that
-// try how large frames may be on the way from machine to machine.
+// Package daemon has the daemon of each server that holds labs together with others, and its client: the
+// service Daemon (gRPC) over TLS with certificates on both sides (package trust), streams to shares of labs
+// over TLS connections of their own, and datagrams that try the size of frames on the way from server to server.
 package daemon
+
+//go:generate protoc --go_out=. --go-grpc_out=. --go_opt=paths=source_relative --go-grpc_opt=paths=source_relative daemon.proto
 
 import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
 // Port is where a daemon listens, for TCP and for UDP, unless `hosts up` is told otherwise. A machine that has no
@@ -31,84 +30,54 @@ const LinkFrame = 4214
 // LinksPort is by how much the UDP port of links between machines is higher than that of the daemons.
 const LinksPort = 2
 
-// Status is what a daemon says of itself to a deployer.
-type Status struct {
-	Schema  string `json:"schema"`
-	Node    string `json:"node"`
-	Version string `json:"version"`
-	Now     int64  `json:"now"`              // its clock, in ns since 1970
-	Ends    int64  `json:"ends"`             // of its certificate, in seconds since 1970
-	Engine  string `json:"engine,omitempty"` // what is wrong with the engine, if anything is
-	Strange uint64 `json:"strange"`          // datagrams that came to its port from nobody it knows
-}
+// Status is the state of a daemon.
+type Status = StatusReply
 
 const statusSchema = "mcastlab/host-status/v1"
 
-// Peer is a machine to probe.
+// Peer is a server to probe.
 type Peer struct {
-	Node    string `json:"node"`
-	Address string `json:"address"` // with the port
-	// Links says to try the UDP port of links between machines, too.
-	Links bool `json:"links,omitempty"`
+	Node    string
+	Address string // with the port
+	// Links has the UDP port of links between servers tried, too.
+	Links bool
 }
 
-// Seen is what one machine has found out about the way to another.
+// Seen is the way from one server to another, as a probe has found it.
 type Seen struct {
-	From      string        `json:"from"`
-	To        string        `json:"to"`
-	Error     string        `json:"error,omitempty"` // why the other cannot be asked at all
-	Closed    bool          `json:"closed"`          // its TCP port does not answer
-	Ahead     time.Duration `json:"ahead"`           // by how much the other's clock is, in ns
-	RoundTrip time.Duration `json:"round-trip"`      // of that question, in ns
-	Frames    []int         `json:"frames"`          // sizes of frames that arrived
+	From      string
+	To        string
+	Error     string        // why the other cannot be asked at all
+	Closed    bool          // its TCP port does not answer
+	Ahead     time.Duration // of the other's clock
+	RoundTrip time.Duration // of the question for it
+	Frames    []int         // sizes of frames that arrived
 	// Links are those that arrived at the UDP port of links, if that was tried: not while links of a lab use it there.
-	Links      []int `json:"links,omitempty"`
-	LinksTried bool  `json:"links-tried,omitempty"`
+	Links      []int
+	LinksTried bool
 }
 
-// What requests and answers hold.
-type (
-	probeRequest struct {
-		Peers []Peer `json:"peers"`
+// message returns the message of a way, and seenOf is the reverse.
+func (s *Seen) message() *Way {
+	return &Way{
+		From: s.From, To: s.To, Error: s.Error, Closed: s.Closed, Ahead: int64(s.Ahead), RoundTrip: int64(s.RoundTrip),
+		Frames: resized[int32](s.Frames), Links: resized[int32](s.Links), LinksTried: s.LinksTried,
 	}
-	probeAnswer struct {
-		Seen []Seen `json:"seen"`
-	}
-	clockAnswer struct {
-		Now int64 `json:"now"`
-	}
-	expectAnswer struct {
-		Session []byte `json:"session"`
-		Key     []byte `json:"key"`
-		Links   bool   `json:"links,omitempty"` // the daemon listens at the port of links, as it was asked to
-	}
-	arrivedAnswer struct {
-		Frames []int `json:"frames"`
-	}
-	errorAnswer struct {
-		Error string `json:"error"`
-	}
-)
-
-// route is a request that a daemon answers, and the roles that may make it.
-type route struct {
-	method, path string
-	roles        []trust.Role
 }
 
-// of returns a route of a lab with the lab's name.
-func (r route) of(lab string) route {
-	r.path = strings.Replace(r.path, "{lab}", lab, 1)
-	return r
+func seenOf(w *Way) Seen {
+	return Seen{
+		From: w.From, To: w.To, Error: w.Error, Closed: w.Closed, Ahead: time.Duration(w.Ahead), RoundTrip: time.Duration(w.RoundTrip),
+		Frames: resized[int](w.Frames), Links: resized[int](w.Links), LinksTried: w.LinksTried,
+	}
 }
 
-// The routes. What changes a machine, or says much of it, is for deployers.
-func statusRoute() route { return route{"GET", "/v1/status", []trust.Role{trust.Deployer}} }
-func probeRoute() route  { return route{"POST", "/v1/probe", []trust.Role{trust.Deployer}} }
-func clockRoute() route  { return route{"GET", "/v1/clock", []trust.Role{trust.Deployer, trust.Host}} }
-func expectRoute() route { return route{"POST", "/v1/expect", []trust.Role{trust.Host}} }
-func arrivedRoute() route {
-	return route{"GET", "/v1/arrived", []trust.Role{trust.Host}}
+// resized converts the sizes of frames.
+func resized[To, From int | int32](all []From) (to []To) {
+	for _, v := range all {
+		to = append(to, To(v))
+	}
+	return to
 }
 
 // At joins an address and a port.

@@ -1,27 +1,32 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
+	"sync"
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// Client asks one machine's daemon.
+// Client calls the daemon of one server.
 type Client struct {
 	node, address string
 	now           func() time.Time
 	tls           *tls.Config
-	http          *http.Client
+
+	mu   sync.Mutex
+	conn *grpc.ClientConn // nil: none yet
 }
 
 // dialWait is how long a machine may take to accept a connection.
@@ -29,22 +34,26 @@ const dialWait = 3 * time.Second
 
 // NewClient returns a client of the daemon of a node; nothing is sent yet.
 func NewClient(c *trust.Credentials, node, address string, clock func() time.Time) *Client {
-	config := c.Client(node, clock)
-	return &Client{node, address, clock, config, &http.Client{
-		Timeout: requestWait,
-		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: dialWait}).DialContext, TLSClientConfig: config.Clone(), TLSHandshakeTimeout: dialWait,
-			MaxIdleConnsPerHost: 1, DisableCompression: true,
-		},
-	}}
+	return &Client{node: node, address: address, now: clock, tls: c.Client(node, clock)}
 }
 
-// Close ends its connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close ends its connection.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close() // nothing is under way
+	}
+	c.conn = nil
+}
 
 // Status asks a daemon about itself, as a deployer, and for the time: ahead is by how much its clock is.
-func (c *Client) Status(ctx context.Context) (st Status, ahead time.Duration, err error) {
-	if err := c.ask(ctx, statusRoute(), "", nil, &st); err != nil {
+func (c *Client) Status(ctx context.Context) (st *Status, ahead time.Duration, err error) {
+	err = c.ask(ctx, func(ctx context.Context, k DaemonClient) (err error) {
+		st, err = k.Status(ctx, &StatusRequest{})
+		return err
+	})
+	if err != nil {
 		return st, 0, err
 	}
 	if st.Node != c.node {
@@ -55,65 +64,102 @@ func (c *Client) Status(ctx context.Context) (st Status, ahead time.Duration, er
 	return st, seen.Ahead, err
 }
 
-// Probe has a machine find out about the ways to others.
-func (c *Client) Probe(ctx context.Context, peers []Peer) ([]Seen, error) {
-	var a probeAnswer
-	if err := c.ask(ctx, probeRoute(), "", probeRequest{peers}, &a); err != nil {
-		return nil, err
+// Probe has a server probe the ways to others.
+func (c *Client) Probe(ctx context.Context, peers []Peer) (seen []Seen, err error) {
+	q := &ProbeRequest{}
+	for _, p := range peers {
+		q.Peers = append(q.Peers, &ProbedPeer{Node: p.Node, Address: p.Address, Links: p.Links})
 	}
-	if len(a.Seen) != len(peers) {
-		return nil, fmt.Errorf("it has probed %d of %d machines", len(a.Seen), len(peers))
+	err = c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+		a, err := k.Probe(ctx, q)
+		for _, w := range a.GetSeen() {
+			seen = append(seen, seenOf(w))
+		}
+		return err
+	})
+	if err == nil && len(seen) != len(peers) {
+		err = fmt.Errorf("it has probed %d of %d servers", len(seen), len(peers))
 	}
-	return a.Seen, nil
+	return seen, err
 }
 
 // clock asks for the time a few times, and believes the answer that took the shortest.
 func (c *Client) clock(ctx context.Context, seen *Seen) error {
 	for i := range 4 {
-		var a clockAnswer
+		var now int64
 		before := c.now()
-		if err := c.ask(ctx, clockRoute(), "", nil, &a); err != nil {
+		err := c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+			a, err := k.Clock(ctx, &ClockRequest{})
+			now = a.GetNow()
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		after := c.now()
 		if trip := after.Sub(before); i == 0 || trip < seen.RoundTrip {
-			seen.RoundTrip, seen.Ahead = trip, trust.Ahead(before, after, a.Now)
+			seen.RoundTrip, seen.Ahead = trip, trust.Ahead(before, after, now)
 		}
 	}
 	return nil
 }
 
-// ask makes a request and reads its answer.
-func (c *Client) ask(ctx context.Context, r route, query string, body, into any) error {
-	var b bytes.Buffer
-	if body != nil {
-		if err := json.NewEncoder(&b).Encode(body); err != nil {
+// ask makes a call. A connection of an earlier call may have ended meanwhile: then the call is made once more, over another.
+func (c *Client) ask(ctx context.Context, f func(context.Context, DaemonClient) error) error {
+	ctx, stop := context.WithTimeout(ctx, requestWait)
+	defer stop()
+	for {
+		k, fresh, err := c.connect(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(ctx, k)
+		if ctx.Err() != nil && err != nil {
+			return ctx.Err()
+		}
+		if status.Code(err) != codes.Unavailable {
+			return err
+		}
+		if c.Close(); fresh {
 			return err
 		}
 	}
-	q, err := http.NewRequestWithContext(ctx, r.method, "https://"+c.address+r.path+"?"+query, &b)
+}
+
+// connect returns the service over the connection that there is, or over another. It makes that itself, so that errors say whether the port
+// answers (Closed); gRPC would only have their text.
+func (c *Client) connect(ctx context.Context) (k DaemonClient, fresh bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return NewDaemonClient(c.conn), false, nil
+	}
+	first, err := c.dial(ctx, protocolCalls)
 	if err != nil {
-		return err
+		return nil, true, err
 	}
-	a, err := c.http.Do(q)
+	var once sync.Once
+	dial := func(context.Context, string) (conn net.Conn, err error) {
+		err = net.ErrClosed // another connection has another ClientConn
+		once.Do(func() { conn, err = first, nil })
+		return conn, err
+	}
+	c.conn, err = grpc.NewClient("passthrough:///"+c.address, append(nodeapi.Plain(), grpc.WithContextDialer(dial), grpc.WithIdleTimeout(0),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // of first, TLS is done
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(requestMax)))...)
 	if err != nil {
-		return err
+		c.conn = nil
+		return nil, true, errors.Join(err, first.Close())
 	}
-	text, err := io.ReadAll(io.LimitReader(a.Body, requestMax))
-	if err = errors.Join(err, a.Body.Close()); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if a.StatusCode != http.StatusOK {
-		var e errorAnswer
-		if json.Unmarshal(text, &e) != nil || e.Error == "" {
-			e.Error = a.Status
-		}
-		return errors.New(e.Error)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	return nil
+	return NewDaemonClient(c.conn), true, nil
+}
+
+// dial makes a TLS connection for a protocol.
+func (c *Client) dial(ctx context.Context, protocol string) (net.Conn, error) {
+	config := c.tls.Clone()
+	config.NextProtos = []string{protocol}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialWait, KeepAliveConfig: alive()}, Config: config}
+	return d.DialContext(ctx, "tcp", c.address)
 }
 
 // Closed reports whether an error says that nothing answers at a port: not even a refusal by what should listen there.

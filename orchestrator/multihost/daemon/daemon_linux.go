@@ -2,17 +2,16 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
@@ -37,6 +36,7 @@ const (
 	lookEvery   = 250 * time.Millisecond
 	requestWait = 30 * time.Second
 	requestMax  = 1 << 20 // bytes
+	callsMax    = 64      // at a time on one connection
 )
 
 // Serve is a machine's daemon. It listens as long as it has credentials that hold, which a join brings while it runs, and
@@ -104,11 +104,12 @@ type server struct {
 	file     []byte // of the credentials
 	tcp      net.Listener
 	udp      *net.UDPConn
-	http     *http.Server
+	accepts  *acceptor
+	calls    *grpc.Server
 	running  sync.WaitGroup
 	sessions sessions
 	lent     lent
-	shares   shares
+	UnimplementedDaemonServer
 }
 
 func listen(o Options, c *trust.Credentials) (*server, error) {
@@ -124,18 +125,15 @@ func listen(o Options, c *trust.Credentials) (*server, error) {
 	if s.udp, err = net.ListenUDP("udp", &net.UDPAddr{IP: bound.IP, Port: bound.Port, Zone: bound.Zone}); err != nil {
 		return nil, errors.Join(err, s.tcp.Close())
 	}
-	s.http = &http.Server{
-		Handler: s.routes(), ReadTimeout: requestWait, WriteTimeout: requestWait, MaxHeaderBytes: 16 << 10,
-		ErrorLog: log.New(quiet{}, "", 0), // strangers do not fill the machine's log
-	}
-	s.running.Go(func() { _ = s.http.Serve(tls.NewListener(s.tcp, c.Server(o.Clock))) }) // ends when it is closed
+	s.accepts = newAcceptor(s.tcp, c.Server(o.Clock), s.stream)
+	s.calls = grpc.NewServer(grpc.Creds(shaken{}), grpc.UnaryInterceptor(guarded), grpc.MaxRecvMsgSize(requestMax), grpc.MaxHeaderListSize(16<<10),
+		grpc.MaxConcurrentStreams(callsMax), grpc.ConnectionTimeout(requestWait), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: requestWait}))
+	RegisterDaemonServer(s.calls, s)
+	s.running.Go(s.accepts.run)
+	s.running.Go(func() { _ = s.calls.Serve(s.accepts) }) // ends when it is closed
 	s.running.Go(func() { s.sessions.receive(s.udp, o.pass) })
 	return s, nil
 }
-
-type quiet struct{}
-
-func (quiet) Write(b []byte) (int, error) { return len(b), nil }
 
 func (s *server) address() string { return s.tcp.Addr().String() }
 
@@ -149,105 +147,57 @@ func (s *server) close() {
 	if s == nil {
 		return
 	}
-	_ = s.http.Close() // and so its listener
-	s.shares.close()   // which it does not know of
-	_ = s.tcp.Close()
+	_ = s.accepts.Close()
+	s.calls.Stop()
 	_ = s.udp.Close()
 	s.lent.close()
 	s.running.Wait()
+	s.accepts.all.Wait()
 }
 
-// served is a route, and what answers it: a message, or a connection to a share.
-type served struct {
-	route
-	answer func(r *http.Request) (any, error)
-	dial   func(ctx context.Context, lab string) (net.Conn, error) // if answer is nil
-}
-
-// table has all that the daemon answers.
-func (s *server) table() []served {
-	return []served{
-		{statusRoute(), s.status, nil}, {probeRoute(), s.probe, nil}, {clockRoute(), s.clock, nil}, {expectRoute(), s.expect, nil},
-		{arrivedRoute(), s.arrived, nil}, {startRoute(), s.startLab, nil}, {endRoute(), s.endLab, nil}, {labsRoute(), s.listLabs, nil},
-		{shareRoute(), nil, s.dialShare}, {peersRoute(), nil, s.dialPeers},
-	}
-}
-
-// routes serve the table. Whoever may not ask learns so and nothing else.
-func (s *server) routes() http.Handler {
-	mux := http.NewServeMux()
-	for _, x := range s.table() {
-		mux.HandleFunc(x.method+" "+x.path, func(w http.ResponseWriter, r *http.Request) {
-			who, err := trust.Peer(r.TLS)
-			if err != nil || !slices.Contains(x.roles, who.Role) || who.Lab != "" && who.Lab != r.PathValue("lab") {
-				answer(w, http.StatusForbidden, errorAnswer{fmt.Sprintf("%s may not %s %s", who, x.method, r.URL.Path)})
-				return
-			}
-			if x.answer == nil {
-				s.share(w, r, x.dial)
-				return
-			}
-			ctx, stop := context.WithTimeout(r.Context(), requestWait)
-			defer stop()
-			r = r.WithContext(ctx)
-			r.Body = http.MaxBytesReader(w, r.Body, requestMax)
-			v, err := x.answer(r)
-			if err != nil {
-				answer(w, http.StatusBadRequest, errorAnswer{err.Error()})
-				return
-			}
-			answer(w, http.StatusOK, v)
-		})
-	}
-	return mux
-}
-
-func answer(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
-}
-
-func (s *server) status(r *http.Request) (any, error) {
-	st := Status{
+// Status implements DaemonServer.
+func (s *server) Status(ctx context.Context, _ *StatusRequest) (*StatusReply, error) {
+	st := &StatusReply{
 		Schema: statusSchema, Node: s.o.Node, Version: s.o.Version, Now: s.o.Clock().UnixNano(), Ends: s.c.Ends().Unix(), Strange: s.sessions.strangers(),
 	}
-	if err := s.o.Engine(r.Context()); err != nil {
+	if err := s.o.Engine(ctx); err != nil {
 		st.Engine = err.Error()
 	}
 	return st, nil
 }
 
-func (s *server) clock(*http.Request) (any, error) { return clockAnswer{s.o.Clock().UnixNano()}, nil }
+// Clock implements DaemonServer.
+func (s *server) Clock(context.Context, *ClockRequest) (*ClockReply, error) {
+	return &ClockReply{Now: s.o.Clock().UnixNano()}, nil
+}
 
-// peersMax bounds how many machines one request probes.
+// peersMax bounds how many servers one request probes.
 const peersMax = 1000
 
-func (s *server) probe(r *http.Request) (any, error) {
-	var q probeRequest
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
+// Probe implements DaemonServer.
+func (s *server) Probe(ctx context.Context, q *ProbeRequest) (*ProbeReply, error) {
 	if len(q.Peers) > peersMax {
 		return nil, fmt.Errorf("%d peers are more than %d", len(q.Peers), peersMax)
 	}
-	seen := make([]Seen, len(q.Peers))
+	a := &ProbeReply{Seen: make([]*Way, len(q.Peers))}
 	var all sync.WaitGroup
 	gate := make(chan struct{}, 16) // at once
 	for i, p := range q.Peers {
 		all.Go(func() {
 			gate <- struct{}{}
 			defer func() { <-gate }()
-			seen[i] = s.probeOne(r.Context(), p)
+			seen := s.probeOne(ctx, Peer{Node: p.Node, Address: p.Address, Links: p.Links})
+			a.Seen[i] = seen.message()
 		})
 	}
 	all.Wait()
-	return probeAnswer{seen}, nil
+	return a, nil
 }
 
-func (s *server) expect(r *http.Request) (any, error) {
+// Expect implements DaemonServer.
+func (s *server) Expect(_ context.Context, q *ExpectRequest) (*ExpectReply, error) {
 	e, err := s.sessions.begin()
-	if err != nil || r.URL.Query().Get("links") != "true" {
+	if err != nil || !q.Links {
 		return e, err
 	}
 	end := s.lent.open(s.tcp.Addr().(*net.TCPAddr), func(c *net.UDPConn) { s.sessions.receive(c, s.o.pass) })
@@ -257,11 +207,11 @@ func (s *server) expect(r *http.Request) (any, error) {
 	return e, nil
 }
 
-func (s *server) arrived(r *http.Request) (any, error) {
-	id := r.URL.Query().Get("session")
-	frames, err := s.sessions.arrived(id)
-	if r.URL.Query().Get("end") == "true" {
-		s.sessions.finish(id)
+// Arrived implements DaemonServer.
+func (s *server) Arrived(_ context.Context, q *ArrivedRequest) (*ArrivedReply, error) {
+	frames, err := s.sessions.arrived(q.Session)
+	if q.End {
+		s.sessions.finish(q.Session)
 	}
-	return arrivedAnswer{frames}, err
+	return &ArrivedReply{Frames: resized[int32](frames)}, err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,13 +28,19 @@ type machine struct {
 // start runs a daemon whose clock is ahead; pass may keep datagrams from it.
 func start(t *testing.T, node string, ahead time.Duration, pass func(int) bool) *machine {
 	t.Helper()
+	return startKeeping(t, node, ahead, pass, nil)
+}
+
+// startKeeping is start of a daemon that keeps labs.
+func startKeeping(t *testing.T, node string, ahead time.Duration, pass func(int) bool, labs Labs) *machine {
+	t.Helper()
 	m := &machine{node: node, dir: filepath.Join(t.TempDir(), "state"), at: make(chan string, 8)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- Serve(ctx, Options{
 			Node: node, Dir: m.dir, Listen: "127.0.0.1:0", Version: "test", Clock: func() time.Time { return time.Now().Add(ahead) },
-			Engine: func(context.Context) error { return errors.New("it is asleep") }, Log: t.Logf, pass: pass, listening: func(a string) { m.at <- a },
+			Engine: func(context.Context) error { return errors.New("it is asleep") }, Log: t.Logf, Labs: labs, pass: pass, listening: func(a string) { m.at <- a },
 		})
 	}()
 	t.Cleanup(func() {
@@ -133,89 +138,6 @@ func TestCredentialsComeAndGo(t *testing.T) {
 	gone()
 }
 
-// TestRoles: what a daemon answers to each role, on every route of its table; and nothing at all to whoever has no role.
-func TestRoles(t *testing.T) {
-	a := authority(t)
-	m := start(t, "m1", 0, nil)
-	m.enrol(t, a)
-	strangers := intruders(t, a, m)
-	for name, c := range strangers {
-		if err := refusal(t, c, m); err == nil || !strings.Contains(err.Error(), "remote error: tls: ") {
-			t.Errorf("with %s: the daemon does not refuse the connection: %v", name, err)
-		}
-	}
-	unknown := served{route: route{method: "GET", path: "/"}}
-	may := map[trust.Role][]string{}
-	for _, r := range append((&server{}).table(), unknown) {
-		r := r.route.of("lab")
-		for name, c := range strangers {
-			q, err := http.NewRequestWithContext(t.Context(), r.method, "https://"+m.address+r.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a, err := c.Do(q)
-			if err == nil {
-				t.Errorf("with %s: %s %s is answered %s", name, r.method, r.path, a.Status)
-			}
-		}
-		for _, id := range []trust.Identity{
-			{Role: trust.Deployer, Node: "m9"}, {Role: trust.Host, Node: "m9"},
-			{Role: trust.Share, Node: "m9", Lab: "lab"}, {Role: trust.Share, Node: "m9", Lab: "other"},
-		} {
-			if len(r.roles) == 0 {
-				continue
-			}
-			c, err := a.Issue(id, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = client(t, c, m).ask(t.Context(), r, "session=00", probeRequest{}, &struct{}{})
-			refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("%s may not %s %s", id, r.method, r.path))
-			if refused == (slices.Contains(r.roles, id.Role) && id.Lab != "other") {
-				t.Errorf("%s %s of %s: %v", r.method, r.path, id, err)
-			}
-		}
-		for _, role := range r.roles {
-			may[role] = append(may[role], r.path)
-		}
-	}
-	if got := strings.Join(may[trust.Host], " "); got != "/v1/clock /v1/expect /v1/arrived" {
-		t.Errorf("hosts may ask for %s", got)
-	}
-	if got := strings.Join(may[trust.Share], " "); got != "/v1/labs/lab/peers" {
-		t.Errorf("shares may ask for %s", got)
-	}
-}
-
-// refusal connects as c does, says nothing, and returns how the daemon ends the connection. A client that sends a request
-// may learn of the closed connection before it reads the alert.
-func refusal(t *testing.T, c *http.Client, m *machine) error {
-	t.Helper()
-	conn, err := tls.Dial("tcp", m.address, c.Transport.(*http.Transport).TLSClientConfig)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Read(make([]byte, 1))
-	return err
-}
-
-// intruders are clients without a certificate that a daemon would take. They do not mind whom they ask.
-func intruders(t *testing.T, a *trust.Authority, m *machine) map[string]*http.Client {
-	t.Helper()
-	ended, err := a.Issue(trust.Identity{Role: trust.Deployer, Node: "m0"}, time.Now().Add(-trust.Valid-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]*http.Client{
-		"no certificate":       {Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
-		"an expired one":       NewClient(ended, "m1", m.address, time.Now).http,
-		"of another authority": NewClient(issue(t, authority(t), trust.Deployer, "m0"), "m1", m.address, time.Now).http,
-	}
-	all["of another authority"].Transport.(*http.Transport).TLSClientConfig.VerifyConnection = nil
-	return all
-}
-
 // TestProbe: three machines probe each other. Of one, only small frames come in; of one, the clock is ahead; one does not
 // listen: each is seen where it is, and nowhere else.
 func TestProbe(t *testing.T) {
@@ -304,17 +226,17 @@ func TestStrangersDatagrams(t *testing.T) {
 	} {
 		s.take(b)
 	}
-	if got, err := s.arrived(fmt.Sprintf("%x", e.Session)); err != nil || len(got) != 0 || s.strangers() != 6 {
+	if got, err := s.arrived(e.Session); err != nil || len(got) != 0 || s.strangers() != 6 {
 		t.Errorf("%v arrived, %d strange, %v", got, s.strangers(), err)
 	}
 	s.take(good)
 	s.take(good)
-	if got, err := s.arrived(fmt.Sprintf("%x", e.Session)); err != nil || !slices.Equal(got, []int{1464}) || s.strangers() != 6 {
+	if got, err := s.arrived(e.Session); err != nil || !slices.Equal(got, []int{1464}) || s.strangers() != 6 {
 		t.Errorf("%v arrived, %d strange, %v", got, s.strangers(), err)
 	}
-	for _, text := range []string{"", "00", "zz", strings.Repeat("0", 2*sessionBytes)} {
-		if _, err := s.arrived(text); err == nil {
-			t.Errorf("session %q is one", text)
+	for _, b := range [][]byte{nil, {0}, make([]byte, sessionBytes), make([]byte, sessionBytes+1)} {
+		if _, err := s.arrived(b); err == nil {
+			t.Errorf("session %x is one", b)
 		}
 	}
 }

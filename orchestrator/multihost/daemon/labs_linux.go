@@ -1,16 +1,10 @@
 package daemon
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/shareapi"
@@ -37,201 +31,152 @@ type Labs interface {
 	List(ctx context.Context) ([]string, error)
 }
 
-func startRoute() route { return route{"POST", "/v1/labs/{lab}", []trust.Role{trust.Deployer}} }
-func endRoute() route   { return route{"DELETE", "/v1/labs/{lab}", []trust.Role{trust.Deployer}} }
-func labsRoute() route  { return route{"GET", "/v1/labs", []trust.Role{trust.Deployer}} }
-func shareRoute() route { return route{"GET", "/v1/labs/{lab}/share", []trust.Role{trust.Deployer}} }
-func peersRoute() route { return route{"GET", "/v1/labs/{lab}/peers", []trust.Role{trust.Share}} }
-
-type (
-	nothing    struct{}
-	labsAnswer struct {
-		Labs []string `json:"labs"`
-	}
-)
-
-// labOf returns the lab that a request is about.
-func (s *server) labOf(r *http.Request) (string, error) {
-	name := r.PathValue("lab")
-	if !trust.LabOK(name) {
-		return "", fmt.Errorf("%q cannot be the name of a lab", name)
+// keeps returns an error unless the daemon may keep a lab of this name.
+func (s *server) keeps(lab string) error {
+	if !trust.LabOK(lab) {
+		return fmt.Errorf("%q cannot be the name of a lab", lab)
 	}
 	if s.o.Labs == nil {
-		return "", errors.New("this daemon keeps no labs")
+		return errors.New("this daemon keeps no labs")
 	}
-	return name, nil
+	return nil
 }
 
-func (s *server) startLab(r *http.Request) (any, error) {
-	name, err := s.labOf(r)
-	if err != nil {
+// StartLab implements DaemonServer.
+func (s *server) StartLab(ctx context.Context, q *StartLabRequest) (*StartLabReply, error) {
+	if err := s.keeps(q.Lab); err != nil {
 		return nil, err
 	}
-	return nothing{}, s.o.Labs.Start(r.Context(), name)
+	return &StartLabReply{}, s.o.Labs.Start(ctx, q.Lab)
 }
 
-func (s *server) endLab(r *http.Request) (any, error) {
-	name, err := s.labOf(r)
-	if err != nil {
+// EndLab implements DaemonServer.
+func (s *server) EndLab(ctx context.Context, q *EndLabRequest) (*EndLabReply, error) {
+	if err := s.keeps(q.Lab); err != nil {
 		return nil, err
 	}
-	return nothing{}, s.o.Labs.End(r.Context(), name)
+	return &EndLabReply{}, s.o.Labs.End(ctx, q.Lab)
 }
 
-func (s *server) listLabs(r *http.Request) (any, error) {
+// ListLabs implements DaemonServer.
+func (s *server) ListLabs(ctx context.Context, _ *ListLabsRequest) (*ListLabsReply, error) {
 	if s.o.Labs == nil {
-		return labsAnswer{[]string{}}, nil
+		return &ListLabsReply{}, nil
 	}
-	all, err := s.o.Labs.List(r.Context())
-	return labsAnswer{append([]string{}, all...)}, err
+	all, err := s.o.Labs.List(ctx)
+	return &ListLabsReply{Labs: all}, err
 }
 
-func (s *server) dialShare(ctx context.Context, lab string) (net.Conn, error) {
-	return s.o.Labs.Dial(ctx, lab)
-}
-
-func (s *server) dialPeers(ctx context.Context, lab string) (net.Conn, error) {
-	return s.o.Labs.DialPeers(ctx, lab)
-}
-
-// share passes bytes between whoever asked and a share, until one of them has no more.
-func (s *server) share(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, lab string) (net.Conn, error)) {
-	name, err := s.labOf(r)
-	var far net.Conn
-	if err == nil {
-		far, err = dial(r.Context(), name)
+// stream passes bytes between a caller and the process of a share, until one of them has no more.
+func (s *server) stream(near *accepted) {
+	ctx, stop := context.WithTimeout(context.Background(), requestWait)
+	defer stop()
+	far, err := s.open(ctx, near)
+	if far != nil {
+		defer func() { _ = far.Close() }() // it has ended, or nothing was sent
 	}
-	if err != nil {
-		answer(w, http.StatusBadRequest, errorAnswer{err.Error()})
+	if rerr := shareapi.Reply(near, err); err != nil || rerr != nil || near.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	near, b, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		_ = far.Close() // nothing was sent
-		answer(w, http.StatusBadRequest, errorAnswer{err.Error()})
-		return
+	defer guard(near.Conn, aliveIdle, aliveCount*aliveIdle)()
+	shareapi.Join(near, far)
+}
+
+// open reads the header of a stream, and connects to the share that it names if the caller may.
+func (s *server) open(ctx context.Context, near *accepted) (net.Conn, error) {
+	until, _ := ctx.Deadline()
+	if err := near.SetDeadline(until); err != nil {
+		return nil, err
 	}
-	if t, ok := near.(*tls.Conn); ok {
-		if c, ok := t.NetConn().(*net.TCPConn); ok {
-			err = c.SetKeepAliveConfig(alive())
+	if c, ok := near.NetConn().(*net.TCPConn); ok {
+		if err := c.SetKeepAliveConfig(alive()); err != nil {
+			return nil, err
 		}
 	}
-	_, werr := near.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: mcastlab-share\r\n\r\n"))
-	if err = errors.Join(err, werr, near.SetDeadline(time.Time{})); err != nil || !s.shares.add(near) {
-		_, _ = near.Close(), far.Close() // nothing was sent
-		return
+	q, err := shareapi.Accept(near)
+	if err != nil {
+		return nil, err
 	}
-	defer s.shares.end(near)
-	defer guard(near, aliveIdle, aliveCount*aliveIdle)()
-	shareapi.Join(near, far, b.Reader)
-}
-
-// shares are the connections to shares, which end with the server.
-type shares struct {
-	mu   sync.Mutex
-	open map[net.Conn]bool
-	over bool
-}
-
-func (s *shares) add(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
+	state := near.ConnectionState()
+	who, err := trust.Peer(&state)
+	if err != nil {
+		return nil, err
 	}
-	if s.open == nil {
-		s.open = map[net.Conn]bool{}
+	method := shareStream
+	if q.Stream == shareapi.Stream_STREAM_TO_PEERS {
+		method = peersStream
 	}
-	s.open[c] = true
-	return true
-}
-
-func (s *shares) end(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, c)
-}
-
-func (s *shares) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	for c := range s.open {
-		_ = c.Close() // whoever uses it sees that
+	if err := allowed(who, method, q.Lab); err != nil {
+		return nil, err
 	}
+	if err := s.keeps(q.Lab); err != nil {
+		return nil, err
+	}
+	if method == peersStream {
+		return s.o.Labs.DialPeers(ctx, q.Lab)
+	}
+	return s.o.Labs.Dial(ctx, q.Lab)
 }
 
-// StartLab has a machine start the process of its share of a lab.
+// StartLab has a server start the process of its share of a lab.
 func (c *Client) StartLab(ctx context.Context, lab string) error {
-	return c.ask(ctx, startRoute().of(lab), "", nil, &nothing{})
+	return c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+		_, err := k.StartLab(ctx, &StartLabRequest{Lab: lab})
+		return err
+	})
 }
 
 // EndLab ends it.
 func (c *Client) EndLab(ctx context.Context, lab string) error {
-	return c.ask(ctx, endRoute().of(lab), "", nil, &nothing{})
+	return c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+		_, err := k.EndLab(ctx, &EndLabRequest{Lab: lab})
+		return err
+	})
 }
 
-// Labs lists the labs that have a share on a machine.
-func (c *Client) Labs(ctx context.Context) ([]string, error) {
-	var a labsAnswer
-	err := c.ask(ctx, labsRoute(), "", nil, &a)
-	return a.Labs, err
+// Labs lists the labs that have a share on a server.
+func (c *Client) Labs(ctx context.Context) (labs []string, err error) {
+	err = c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+		a, err := k.ListLabs(ctx, &ListLabsRequest{})
+		labs = a.GetLabs()
+		return err
+	})
+	return labs, err
 }
 
-// DialShare calls the process of a machine's share of a lab.
+// DialShare connects to the process of a server's share of a lab.
 func (c *Client) DialShare(ctx context.Context, lab string) (net.Conn, error) {
-	return c.connect(ctx, shareRoute().of(lab))
+	return c.open(ctx, shareapi.Stream_STREAM_TO_SHARE, lab)
 }
 
-// DialPeers calls it as a share of the same lab on another machine.
+// DialPeers connects to it as a share of the same lab on another server.
 func (c *Client) DialPeers(ctx context.Context, lab string) (net.Conn, error) {
-	return c.connect(ctx, peersRoute().of(lab))
+	return c.open(ctx, shareapi.Stream_STREAM_TO_PEERS, lab)
 }
 
-// connect makes a request whose answer is a connection.
-func (c *Client) connect(ctx context.Context, r route) (net.Conn, error) {
-	d := tls.Dialer{NetDialer: &net.Dialer{
-		Timeout: dialWait, KeepAliveConfig: alive(),
-	}, Config: c.tls}
-	conn, err := d.DialContext(ctx, "tcp", c.address)
+// open opens a stream. It has a TLS connection of its own, so that the daemon passes its bytes on as they are.
+func (c *Client) open(ctx context.Context, to shareapi.Stream, lab string) (net.Conn, error) {
+	conn, err := c.dial(ctx, protocolStream)
 	if err != nil {
 		return nil, err
 	}
 	unguard := guard(conn, aliveIdle, aliveCount*aliveIdle)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	q, err := http.NewRequest(r.method, "https://"+c.address+r.path, nil)
-	if err == nil {
-		q.Header.Set("Connection", "Upgrade")
-		q.Header.Set("Upgrade", "mcastlab-share")
-		err = q.Write(conn)
+	if err = shareapi.Begin(conn, &shareapi.Open{Stream: to, Lab: lab}); err == nil {
+		return &shareConn{conn, unguard}, nil
 	}
-	b := bufio.NewReader(conn)
-	var a *http.Response
-	if err == nil {
-		a, err = http.ReadResponse(b, q)
+	unguard()
+	_ = conn.Close() // the first error is the one that counts
+	if err.Error() == ErrNoShare.Error() {
+		err = ErrNoShare
 	}
-	if err == nil && a.StatusCode != http.StatusSwitchingProtocols {
-		var e errorAnswer
-		if text, _ := io.ReadAll(io.LimitReader(a.Body, requestMax)); json.Unmarshal(text, &e) != nil || e.Error == "" {
-			e.Error = a.Status
-		}
-		if err = errors.New(e.Error); e.Error == ErrNoShare.Error() {
-			err = ErrNoShare
-		}
-	}
-	if err != nil {
-		unguard()
-		_ = conn.Close() // the first error is the one that counts
-		return nil, err
-	}
-	return &shareConn{conn, b, unguard}, nil
+	return nil, err
 }
 
-// shareConn is a connection of which something has been read ahead.
+// shareConn is a guarded connection.
 type shareConn struct {
 	net.Conn
-	b       *bufio.Reader
 	unguard func()
 }
 
@@ -240,6 +185,3 @@ func (c *shareConn) Close() error {
 	c.unguard()
 	return c.Conn.Close()
 }
-
-// Read implements net.Conn.
-func (c *shareConn) Read(b []byte) (int, error) { return c.b.Read(b) }

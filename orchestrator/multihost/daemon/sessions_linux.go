@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -38,7 +37,7 @@ const (
 	sessionWait = time.Minute
 )
 
-func (s *sessions) begin() (expectAnswer, error) {
+func (s *sessions) begin() (*ExpectReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
@@ -48,21 +47,20 @@ func (s *sessions) begin() (expectAnswer, error) {
 		}
 	}
 	if len(s.open) >= sessionsMax {
-		return expectAnswer{}, fmt.Errorf("%d probes are expected already: ask again in a minute", len(s.open))
+		return nil, fmt.Errorf("%d probes are expected already: ask again in a minute", len(s.open))
 	}
 	b := make([]byte, sessionBytes+keyBytes)
 	if _, err := rand.Read(b); err != nil {
-		return expectAnswer{}, err
+		return nil, err
 	}
 	id, key := session(b), b[sessionBytes:]
 	s.open[id] = &expected{key: key, ends: now.Add(sessionWait)}
-	return expectAnswer{Session: id[:], Key: key}, nil
+	return &ExpectReply{Session: id[:], Key: key}, nil
 }
 
-func (s *sessions) arrived(text string) ([]int, error) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != sessionBytes {
-		return nil, fmt.Errorf("%q is no session", text)
+func (s *sessions) arrived(b []byte) ([]int, error) {
+	if len(b) != sessionBytes {
+		return nil, fmt.Errorf("%x is no session", b)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,9 +81,8 @@ func (s *sessions) lend(id session, end func()) {
 }
 
 // finish ends a session that has heard all that it will.
-func (s *sessions) finish(text string) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != sessionBytes {
+func (s *sessions) finish(b []byte) {
+	if len(b) != sessionBytes {
 		return
 	}
 	s.mu.Lock()
@@ -169,19 +166,23 @@ func (s *server) tryLinks(ctx context.Context, c *Client, address string) (frame
 
 // tryFrames sends probes of all sizes, and returns those that arrive. The port of links may be in use; then none is tried.
 func (s *server) tryFrames(ctx context.Context, c *Client, address string, links bool) (frames []int, tried bool, err error) {
-	var e expectAnswer
-	if err := c.ask(ctx, expectRoute(), fmt.Sprintf("links=%t", links), nil, &e); err != nil || links && !e.Links {
+	var e *ExpectReply
+	err = c.ask(ctx, func(ctx context.Context, k DaemonClient) (err error) {
+		e, err = k.Expect(ctx, &ExpectRequest{Links: links})
+		return err
+	})
+	if err != nil || links && !e.Links {
 		return nil, false, err
 	}
 	if len(e.Session) != sessionBytes || len(e.Key) != keyBytes {
 		return nil, false, fmt.Errorf("%s expects probes of a session of %d bytes", c.node, len(e.Session))
 	}
-	frames, err = s.sendFrames(ctx, c, address, &e)
+	frames, err = s.sendFrames(ctx, c, address, e)
 	return frames, true, err
 }
 
 // sendFrames sends the probes of a session, and then ends it.
-func (s *server) sendFrames(ctx context.Context, c *Client, address string, e *expectAnswer) (frames []int, err error) {
+func (s *server) sendFrames(ctx context.Context, c *Client, address string, e *ExpectReply) (frames []int, err error) {
 	d := net.Dialer{Control: fragment}
 	conn, err := d.DialContext(ctx, "udp", address)
 	if err != nil {
@@ -199,19 +200,31 @@ func (s *server) sendFrames(ctx context.Context, c *Client, address string, e *e
 		}
 	}
 	for until := time.Now().Add(probeWait); ; {
-		var a arrivedAnswer
-		query := "session=" + hex.EncodeToString(e.Session)
-		if err := c.ask(ctx, arrivedRoute(), query, nil, &a); err != nil {
+		if frames, err = c.arrived(ctx, e.Session, false); err != nil {
 			return nil, err
 		}
-		if len(a.Frames) == len(sizes) || time.Now().After(until) {
-			return append([]int{}, a.Frames...), c.ask(ctx, arrivedRoute(), query+"&end=true", nil, &a)
+		if len(frames) == len(sizes) || time.Now().After(until) {
+			_, err = c.arrived(ctx, e.Session, true)
+			return frames, err
 		}
 		if err := pause(ctx, probeLook); err != nil {
 			return nil, err
 		}
 	}
 }
+
+// arrived returns the sizes of the probes of a session that have arrived, and may end it.
+func (c *Client) arrived(ctx context.Context, session []byte, end bool) (frames []int, err error) {
+	err = c.ask(ctx, func(ctx context.Context, k DaemonClient) error {
+		a, err := k.Arrived(ctx, &ArrivedRequest{Session: session, End: end})
+		frames = append([]int{}, resized[int](a.GetFrames())...)
+		return err
+	})
+	return frames, err
+}
+
+// pauseAfter is the pause before a listener tries again.
+func pauseAfter() <-chan time.Time { return time.After(probeLook) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	select {

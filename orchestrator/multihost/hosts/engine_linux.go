@@ -180,32 +180,28 @@ const (
 	removeWait = 3 * time.Minute
 )
 
-// askShare asks a server's share of a lab.
-func askShare(ctx context.Context, k *daemon.Client, lab string, q shareapi.Request, wait time.Duration) (a shareapi.Answer, err error) {
+// askShare calls the service of a server's share of a lab.
+func askShare(ctx context.Context, k *daemon.Client, lab string, wait time.Duration, f func(context.Context, shareapi.ShareClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	c, err := k.DialShare(ctx, lab)
 	if err != nil {
-		return a, err
+		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	a, err = shareapi.Ask(c, q)
+	err = shareapi.Ask(ctx, c, func(k shareapi.ShareClient) error { return f(ctx, k) })
 	if ctx.Err() != nil {
 		err = fmt.Errorf("it has not answered for %v", wait)
 	}
-	_ = c.Close() // nothing is under way
-	return a, err
+	return err
 }
 
-// ask asks a server's share.
-func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+// ask calls the service of the share of a server.
+func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, f func(context.Context, shareapi.ShareClient) error) error {
 	k, err := e.client(lab, m)
 	if err != nil {
-		return a, err
+		return err
 	}
-	a, err = askShare(ctx, k, lab, q, askWait)
-	return a, serverError(m, err)
+	return serverError(m, askShare(ctx, k, lab, askWait, f))
 }
 
 // removeTries limits the requests to a server to remove its share while it closes the connection.
@@ -215,7 +211,10 @@ const removeTries = 3
 func removeShare(ctx context.Context, k *daemon.Client, lab string) (err error) {
 	for range removeTries {
 		if err = k.StartLab(ctx, lab); err == nil { // its process may have died
-			_, err = askShare(ctx, k, lab, shareapi.Request{Do: shareapi.Remove}, removeWait)
+			err = askShare(ctx, k, lab, removeWait, func(ctx context.Context, k shareapi.ShareClient) error {
+				_, err := k.Remove(ctx, &shareapi.RemoveRequest{})
+				return err
+			})
 		}
 		if err == nil {
 			return k.EndLab(ctx, lab)
@@ -251,14 +250,18 @@ func (Engine) Start(context.Context, string, []engine.Node, func(effect, object 
 func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, err error) {
 	var mu sync.Mutex
 	err = e.each(lab, func(_ int, m *engine.Machine) error {
-		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Look})
+		var a *shareapi.LookReply
+		err := e.ask(ctx, lab, m, func(ctx context.Context, k shareapi.ShareClient) (err error) {
+			a, err = k.Look(ctx, &shareapi.LookRequest{})
+			return err
+		})
 		if errors.Is(err, daemon.ErrNoShare) { // it has nothing, or its process has died, and is started when the lab is removed
 			return nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for _, n := range a.Nodes {
-			found = append(found, engine.Running{Name: n.Name, PID: n.PID})
+		for _, n := range a.GetNodes() {
+			found = append(found, engine.Running{Name: n.Name, PID: int(n.Pid)})
 		}
 		return err
 	})
@@ -293,11 +296,13 @@ func (e Engine) Logs(ctx context.Context, lab, node string) ([]byte, error) {
 	var log []byte
 	var mu sync.Mutex
 	err := e.each(lab, func(_ int, m *engine.Machine) error {
-		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Logs, Node: node})
-		mu.Lock()
-		defer mu.Unlock()
-		log = append(log, a.Log...)
-		return err
+		return e.ask(ctx, lab, m, func(ctx context.Context, k shareapi.ShareClient) error {
+			a, err := k.Logs(ctx, &shareapi.LogsRequest{Node: node})
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, a.GetLog()...)
+			return err
+		})
 	})
 	return log, err
 }

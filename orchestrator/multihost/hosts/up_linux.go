@@ -253,7 +253,7 @@ func closed(port, daemons int) error {
 
 // asked is the reply of a daemon.
 type asked struct {
-	status daemon.Status
+	status *daemon.Status
 	ahead  time.Duration
 	err    error
 }
@@ -296,11 +296,11 @@ func (m *Server) take(a asked, port int) {
 		m.fail(StateUnasked, closed(port, port))
 	case a.err != nil:
 		m.fail(StateNoTrust, fmt.Errorf("its daemon cannot be asked: %w: mcastlab servers up gives it another certificate", a.err))
-	case a.status.Engine != "":
-		m.fail(StateUnasked, fmt.Errorf("its daemon does not reach the engine: %s", a.status.Engine))
+	case a.status.GetEngine() != "":
+		m.fail(StateUnasked, fmt.Errorf("its daemon does not reach the engine: %s", a.status.GetEngine()))
 	default:
 		ahead := int64(a.ahead)
-		m.State, m.Version, m.Ahead = StateReady, a.status.Version, &ahead
+		m.State, m.Version, m.Ahead = StateReady, a.status.GetVersion(), &ahead
 	}
 }
 
