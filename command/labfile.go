@@ -8,15 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	rankprogram "github.com/mcastlab/mcastlab/apps/program"
-	"github.com/mcastlab/mcastlab/apps/setting"
-	"github.com/mcastlab/mcastlab/examples"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/examples"
 )
 
 // labSuffix ends the names of lab files.
@@ -67,7 +65,10 @@ func (p *program) readSwept(c *cli.Context, r lab.Reader) (l sweptLab, err error
 		if name != "" {
 			return l, usageError{fmt.Errorf("%s takes a lab file or --example, not both", verbOf(c))}
 		}
-		l.Lab, l.points, err = readExample(r, example)
+		l.Lab, l.points, err = examples.Read(r, example)
+		if unknown := (*examples.UnknownError)(nil); errors.As(err, &unknown) {
+			err = usageError{err}
+		}
 		return l, err
 	}
 	if name == "-" {
@@ -123,33 +124,8 @@ func findLab(name string) (string, error) {
 func exampleFlag(command string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "example", EnvVars: envOf(command, "example"),
-		Usage: "use a built-in lab in place of LAB: " + strings.Join(exampleNames(), ", "),
+		Usage: "use a built-in lab in place of LAB: " + strings.Join(examples.Names(), ", "),
 	}
-}
-
-// exampleNames returns the names of the labs that are built in.
-func exampleNames() (names []string) {
-	all, _ := fs.Glob(examples.Files, "*"+labSuffix) // the pattern is valid
-	for _, file := range all {
-		names = append(names, strings.TrimSuffix(file, labSuffix))
-	}
-	return names
-}
-
-// readExample reads a built-in lab from a folder of its own, which holds the files that it names, too.
-func readExample(r lab.Reader, name string) (l *lab.Lab, points []lab.Point, err error) {
-	if !slices.Contains(exampleNames(), name) {
-		return nil, nil, usageError{fmt.Errorf("no example %q%s", name, setting.Suggest(name, exampleNames()))}
-	}
-	dir, err := os.MkdirTemp("", "mcastlab-example-")
-	if err != nil {
-		return nil, nil, fmt.Errorf("read example: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.CopyFS(dir, examples.Files); err != nil {
-		return nil, nil, fmt.Errorf("read example: %w", err)
-	}
-	return r.ReadPoints(filepath.Join(dir, name+labSuffix))
 }
 
 // envOf gives a flag of a command its environment variable.

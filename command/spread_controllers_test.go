@@ -57,7 +57,7 @@ func TestSpreadControllers(t *testing.T) {
 	e := testbed(t, 3)
 	file, runs := write(t, spreadPlaneLab), t.TempDir()
 	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread-ctl") }) // before the engines end
-	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
+	plan := onServer(t, e, 1, exitOK, "deploy", "-n", file).out
 	for i := range 3 {
 		if !strings.Contains(plan, fmt.Sprintf(" controller%d\n", i)) {
 			t.Errorf("the plan has no server with controller%d:\n%s", i, plan)
@@ -66,11 +66,11 @@ func TestSpreadControllers(t *testing.T) {
 	if strings.Count(plan, "links in user space (runtime.links), ") != 3 {
 		t.Errorf("the plan has other links:\n%s", plan)
 	}
-	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
-	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
+	onServer(t, e, 1, exitOK, "deploy", "-q", file)
+	if o := onServer(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
 		t.Error(o.out)
 	}
-	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
+	o := onServer(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
 	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
@@ -91,7 +91,7 @@ func spreadLs(t *testing.T, e *swarmEngines) []client.Status {
 	var ls struct {
 		Controllers []client.Status `json:"controllers"`
 	}
-	out := onMachine(t, e, 1, exitOK, "controller", "ls", "--lab", "t-spread-ctl", "--format", "json").out
+	out := onServer(t, e, 1, exitOK, "controller", "ls", "--lab", "t-spread-ctl", "--format", "json").out
 	if err := json.Unmarshal([]byte(out), &ls); err != nil || len(ls.Controllers) != 3 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -109,20 +109,20 @@ func spreadPlaneAtRest(t *testing.T, e *swarmEngines) {
 			t.Errorf("%s is at %s, want %s", s.ID, s.Address, want)
 		}
 	}
-	onMachine(t, e, 1, exitOK, "fault", "add", "--lab", "t-spread-ctl", "--link", "agg*-core*", "--rate", "0.01", "loss")
-	if o := onMachine(t, e, 1, exitOK, "fault", "ls", "--lab", "t-spread-ctl"); !strings.Contains(o.out, "loss") {
+	onServer(t, e, 1, exitOK, "fault", "add", "--lab", "t-spread-ctl", "--link", "agg*-core*", "--rate", "0.01", "loss")
+	if o := onServer(t, e, 1, exitOK, "fault", "ls", "--lab", "t-spread-ctl"); !strings.Contains(o.out, "loss") {
 		t.Error(o.out)
 	}
-	onMachine(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
+	onServer(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
 }
 
 // leaderElsewhere has a controller lead that is not on the server that manages the Swarm, and returns its number.
 func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string, machine int) {
 	t.Helper()
 	if id = leaderOf(t, c); id == "controller0" {
-		onMachine(t, e, 1, exitOK, "fault", "add", "--lab", "t-spread-ctl", "--controller", "controller0", "controller-crash")
+		onServer(t, e, 1, exitOK, "fault", "add", "--lab", "t-spread-ctl", "--controller", "controller0", "controller-crash")
 		id = leaderOf(t, c, "controller0")
-		onMachine(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
+		onServer(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
 	}
 	_, err := fmt.Sscanf(id, "controller%d", &machine)
 	if err != nil {
@@ -134,11 +134,11 @@ func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string
 // spreadLeaderKilled: the container of the controller that leads dies in mid-run. Another decides from then on, and the run is its
 // simulation all the same.
 func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
-	onMachine(t, e, 1, exitOK, "destroy", "t-spread-ctl")
+	onServer(t, e, 1, exitOK, "destroy", "t-spread-ctl")
 	e.undeployed()
 	text, _, _ := strings.Cut(strings.Replace(spreadPlaneLab, "iterations: 2", "iterations: 60", 1), "faults:")
 	file, runs := write(t, text), t.TempDir()
-	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
+	onServer(t, e, 1, exitOK, "deploy", "-q", file)
 	id, machine := leaderElsewhere(t, e, spreadPlane(t, e, 0))
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
@@ -163,16 +163,16 @@ func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
 		t.Errorf("epochs of leases %v: the same controller has led", epochs)
 	}
 	want := fmt.Sprintf("node %s on server sw%d (10.201.0.%[2]d) is gone", id, machine)
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", file), want, "is not mended")
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", file), want, "is not mended")
 }
 
 // spreadLeaderLost: the server of the controller that leads is lost while clients ask for leases and faults of another lab.
 func spreadLeaderLost(t *testing.T, e *swarmEngines) {
-	onMachine(t, e, 1, exitOK, "destroy", "t-spread-ctl")
+	onServer(t, e, 1, exitOK, "destroy", "t-spread-ctl")
 	e.undeployed()
 	text, _, _ := strings.Cut(strings.Replace(spreadPlaneLab, "iterations: 2", "iterations: 10000", 1), "faults:")
 	long, runs := write(t, text), t.TempDir()
-	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
+	onServer(t, e, 1, exitOK, "deploy", "-q", long)
 	x := spreadPlane(t, e, 0)
 	id, machine := leaderElsewhere(t, e, x)
 	name := fmt.Sprintf("server sw%d (10.201.0.%[1]d)", machine)

@@ -95,7 +95,7 @@ func (e *swarmEngines) cost(c costCase) cost {
 	for i, size := range []string{"64KiB", "1MiB"} {
 		files = append(files, write(t, fmt.Sprintf("name: t-spread-cost%d\ntopology: {fat-tree: {k: %d}}\nruntime: {hosts: %q}\nworkloads:\n"+
 			"  - bcast: {schemes: [cepheus], sizes: [%s], iterations: 4}\n", i, c.k, strings.Join(hosts, ","), size)))
-		onMachine(t, e, 1, exitOK, "deploy", "-q", files[i])
+		onServer(t, e, 1, exitOK, "deploy", "-q", files[i])
 	}
 	x := cost{costCase: c, nodes: c.k*c.k*c.k/4 + 5*c.k*c.k/4, rtt: e.ping()}
 	const pairs = 3
@@ -111,7 +111,7 @@ func (e *swarmEngines) cost(c costCase) cost {
 	slices.Sort(callers)
 	x.round, x.caller = rounds[pairs/2], callers[pairs/2]
 	for i := range files {
-		onMachine(t, e, 1, exitOK, "destroy", fmt.Sprint("t-spread-cost", i))
+		onServer(t, e, 1, exitOK, "destroy", fmt.Sprint("t-spread-cost", i))
 	}
 	return x
 }

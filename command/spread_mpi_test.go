@@ -39,7 +39,7 @@ func TestSpreadMPI(t *testing.T) {
 		l.overMachines(e, links)
 	}
 	stepped := write(t, "name: t-spread-mpi\ntopology: {fat-tree: {k: 4}}\nruntime: {hosts: auto, management: true}\n")
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", stepped), "does not go over several servers: its time is virtual, and that of its management network is not")
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", stepped), "does not go over several servers: its time is virtual, and that of its management network is not")
 	e.undeployed()
 	onSwarm(t, e, 1, exitOK, "down", "-q")
 	e.nothing("down")

@@ -37,7 +37,7 @@ func TestSpreadPrograms(t *testing.T) {
 	e := testbed(t, 3)
 	file, runs := write(t, spreadSlowLab), t.TempDir()
 	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread-slow") }) // before the engines end
-	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
+	onServer(t, e, 1, exitOK, "deploy", "-q", file)
 	spreadExec(t, e)
 	spreadTap(t, e)
 	o := invoke(t, e.env(1), "run", "-q", "-r", "docker", "--capture", "h0:0,h9:0", "--runs", runs, file)
@@ -52,7 +52,7 @@ func TestSpreadPrograms(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(runs, "t-spread-slow-1", "events.jsonl")); err != nil || !strings.Contains(string(b), `"apart"`) {
 		t.Errorf("%v: the events do not say how far servers are apart", err)
 	}
-	onMachine(t, e, 1, exitOK, "destroy", "t-spread-slow")
+	onServer(t, e, 1, exitOK, "destroy", "t-spread-slow")
 	e.undeployed()
 	spreadCommands(t, e, runs)
 	spreadAttach(t, e, runs)
@@ -69,7 +69,7 @@ func atNode(node string, argv ...string) []string {
 func spreadExec(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for machine, node := range map[int]string{1: "h0", 2: "h5", 3: "h9"} {
-		o := onMachine(t, e, 1, exitOK, atNode(node, "sh", "-c", "hostname; ls -d /sys/class/net/../../../run/docker.sock; ip -br link show p0; pwd; echo error >&2")...)
+		o := onServer(t, e, 1, exitOK, atNode(node, "sh", "-c", "hostname; ls -d /sys/class/net/../../../run/docker.sock; ip -br link show p0; pwd; echo error >&2")...)
 		for _, want := range []string{node + "\n", "/run/docker.sock", "p0@", "/command\n"} {
 			if !strings.Contains(o.out, want) {
 				t.Errorf("at %s of server %d there is no %q in\n%s", node, machine, want, o.out)
@@ -79,19 +79,19 @@ func spreadExec(t *testing.T, e *swarmEngines) {
 			t.Errorf("standard error has %q", o.err)
 		}
 	}
-	if o := onMachine(t, e, 1, 7, atNode("h9", "sh", "-c", "exit 7")...); o.out != "" {
+	if o := onServer(t, e, 1, 7, atNode("h9", "sh", "-c", "exit 7")...); o.out != "" {
 		t.Error(o.out)
 	}
-	if o := onMachine(t, e, 1, signalBase+9, atNode("h9", "sh", "-c", "kill -9 $$")...); o.out != "" {
+	if o := onServer(t, e, 1, signalBase+9, atNode("h9", "sh", "-c", "kill -9 $$")...); o.out != "" {
 		t.Error(o.out)
 	}
-	o := onMachine(t, e, 1, exitOK, atNode("h?", "hostname")...)
+	o := onServer(t, e, 1, exitOK, atNode("h?", "hostname")...)
 	for i := range 10 {
 		if want := fmt.Sprintf("h%d: h%[1]d\n", i); !strings.Contains(o.out, want) {
 			t.Errorf("no %q in\n%s", want, o.out)
 		}
 	}
-	says(t, onMachine(t, e, 1, exitRuntime, atNode("h5", "no-such-program")...), "exec no-such-program at h5: ", "is it installed on this server?", "(server sw2 (10.201.0.2))")
+	says(t, onServer(t, e, 1, exitRuntime, atNode("h5", "no-such-program")...), "exec no-such-program at h5: ", "is it installed on this server?", "(server sw2 (10.201.0.2))")
 	// What it reads comes whole, and back.
 	cmd := exec.Command(program1(t), atNode("h9", "sh", "-c", "wc -c; sleep 0.1; head -c 3000000 /dev/zero")...)
 	cmd.Env, cmd.Stdin = append(os.Environ(), e.env(1)...), strings.NewReader(strings.Repeat("0123456789", 200_000))
@@ -200,7 +200,7 @@ func spreadAttach(t *testing.T, e *swarmEngines, runs string) {
 	text := strings.Replace(c.lab("t-spread-slow"), "qpn: 0x42", "qpn: 17", 1)
 	file := write(t, text)
 	deploy := func(code int, at string) outcome {
-		return onMachine(t, e, 1, code, "deploy", "-q", "-r", "hosts", "--attach", "h3="+at, file)
+		return onServer(t, e, 1, code, "deploy", "-q", "-r", "hosts", "--attach", "h3="+at, file)
 	}
 	says(t, deploy(exitRuntime, "rc1"), "attach h3=rc1: the lab is on several servers: write --attach h3=SERVER/INTERFACE")
 	says(t, deploy(exitRuntime, "sw9/rc1"), "attach h3=sw9/rc1: the lab is not on a server sw9: its servers are sw1, sw2, sw3")
@@ -223,6 +223,6 @@ func spreadAttach(t *testing.T, e *swarmEngines, runs string) {
 	if err := device.Wait(); err != nil || !strings.Contains(said.String(), "SHA-256 ") {
 		t.Errorf("the device: %v\n%s", err, said.String())
 	}
-	onMachine(t, e, 1, exitOK, "destroy", "t-spread-slow")
+	onServer(t, e, 1, exitOK, "destroy", "t-spread-slow")
 	e.undeployed()
 }

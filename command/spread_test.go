@@ -30,8 +30,8 @@ workloads:
 faults: [{at: 20us, for: 100us, loss: {links: agg*-core*, rate: 0.01}}]
 `
 
-// onMachine runs a verb on server i and demands an exit code.
-func onMachine(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
+// onServer runs a verb on server i and demands an exit code.
+func onServer(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
 	t.Helper()
 	o := invoke(t, e.env(i), args...)
 	if o.code != code {
@@ -60,7 +60,7 @@ func TestSpread(t *testing.T) {
 	e := testbed(t, 3)
 	file, runs := write(t, spreadLab), t.TempDir()
 	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread") }) // before the engines end
-	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
+	plan := onServer(t, e, 1, exitOK, "deploy", "-n", file).out
 	for _, want := range []string{"server sw1 (10.201.0.1)", "16 nodes: h0 h1 h2 h3", "server sw3", "between servers: 12 of 48 links, "} {
 		if !strings.Contains(plan, want) {
 			t.Errorf("the plan has no %q:\n%s", want, plan)
@@ -71,16 +71,16 @@ func TestSpread(t *testing.T) {
 	}
 	kernel := write(t, strings.Replace(spreadLab, "hosts: auto", "hosts: auto, links: vxlan", 1))
 	e.inside(2, "iptables -I INPUT -p udp --dport 7942 -j DROP")
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", kernel), "server sw2 (10.201.0.2): UDP port 7942 lets nothing in from sw1", "let it pass")
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", kernel), "server sw2 (10.201.0.2): UDP port 7942 lets nothing in from sw1", "let it pass")
 	e.inside(2, "iptables -D INPUT -p udp --dport 7942 -j DROP")
 	if s := strings.TrimSpace(e.shares()); s != "" {
 		t.Errorf("after a deployment that failed there are %s", s)
 	}
 	spreadBothKinds(t, e, file)
-	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
+	if o := onServer(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
 		t.Error(o.out)
 	}
-	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--capture", "h0:0,h5:0,h9:0,core0:0", "--runs", runs, file)
+	o := onServer(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--capture", "h0:0,h5:0,h9:0,core0:0", "--runs", runs, file)
 	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
@@ -103,11 +103,11 @@ func TestSpread(t *testing.T) {
 // spreadBothKinds deploys the lab where VXLAN does not pass between two of the servers: their links are in user space.
 func spreadBothKinds(t *testing.T, e *swarmEngines, file string) {
 	t.Helper()
-	if plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out; strings.Contains(plan, "user space") {
+	if plan := onServer(t, e, 1, exitOK, "deploy", "-n", file).out; strings.Contains(plan, "user space") {
 		t.Errorf("VXLAN passes, and the plan is\n%s", plan)
 	}
 	e.inside(2, "sysctl -qw net.ipv4.ipfrag_low_thresh=0 net.ipv4.ipfrag_high_thresh=0")
-	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
+	plan := onServer(t, e, 1, exitOK, "deploy", "-n", file).out
 	e.inside(2, "sysctl -qw net.ipv4.ipfrag_high_thresh=4194304 net.ipv4.ipfrag_low_thresh=3145728")
 	for _, want := range []string{"sw1 and sw2: 4 links in user space (sw2: from sw1, frames of up to 1464 bytes arrive, and links need 4214)", "sw1 and sw3: 4 links, "} {
 		if !strings.Contains(plan, "between "+want) {
@@ -117,7 +117,7 @@ func spreadBothKinds(t *testing.T, e *swarmEngines, file string) {
 	e.inside(2, "iptables -I INPUT -p udp -s 10.201.0.3 --dport 7942 -j DROP")
 	const want = "between sw2 and sw3: 4 links in user space (sw2: UDP port 7942 lets nothing in from sw3)"
 	for _, flag := range []string{"-n", "-q"} {
-		o := onMachine(t, e, 1, exitOK, "deploy", flag, file)
+		o := onServer(t, e, 1, exitOK, "deploy", flag, file)
 		if all := o.out + o.err; !strings.Contains(all, want) || strings.Count(all, "user space") != 1 {
 			t.Errorf("deploy %s says\n%s", flag, all)
 		}
@@ -140,7 +140,7 @@ func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	var all struct {
 		Trunks []orchestrator.Trunk `json:"trunks"`
 	}
-	out := onMachine(t, e, 1, exitOK, "inspect", "--format", "json", "t-spread").out
+	out := onServer(t, e, 1, exitOK, "inspect", "--format", "json", "t-spread").out
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	if x[0] == 0 || y[0] == 0 || x[0] != y[1] || y[0] != x[1] {
 		t.Errorf("inspect shows %+v", all.Trunks)
 	}
-	if o := onMachine(t, e, 1, exitOK, "inspect", "t-spread"); !strings.Contains(o.out, "\n"+a+"      "+b+"  4 ") {
+	if o := onServer(t, e, 1, exitOK, "inspect", "t-spread"); !strings.Contains(o.out, "\n"+a+"      "+b+"  4 ") {
 		t.Errorf("inspect shows no links from %s to %s:\n%s", a, b, o.out)
 	}
 }
@@ -200,7 +200,7 @@ func TestSpreadLarge(t *testing.T) {
 			{"destroy", "t-spread"},
 		} {
 			began := time.Now()
-			o := onMachine(t, e, 1, exitOK, args...)
+			o := onServer(t, e, 1, exitOK, args...)
 			t.Logf("hosts: %s: %s: %.1f s", on, strings.Join(args[:len(args)-1], " "), time.Since(began).Seconds())
 			if slices.Contains(args, "--check-digest") && !strings.Contains(o.err, "which is the simulation's") {
 				t.Errorf("%s%s", o.out, o.err)
@@ -216,23 +216,23 @@ func TestSpreadLarge(t *testing.T) {
 func spreadVerbs(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for _, node := range []string{"h0", "h5", "h9", "core1"} {
-		onMachine(t, e, 1, exitOK, "logs", "-l", "t-spread", node)
+		onServer(t, e, 1, exitOK, "logs", "-l", "t-spread", node)
 	}
-	o := onMachine(t, e, 1, exitOK, "inspect", "t-spread")
+	o := onServer(t, e, 1, exitOK, "inspect", "t-spread")
 	for _, node := range []string{"h0 ", "h5 ", "h9 ", "core3 "} {
 		if !strings.Contains(o.out, "\n"+node) || strings.Contains(o.out, "gone") {
 			t.Errorf("no %s in\n%s", node, o.out)
 		}
 	}
 	unknown := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-far", 1), "hosts: auto", "hosts: \"sw1,sw9\"", 1))
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no server that is ready: these are sw1, sw2, sw3`)
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no server that is ready: these are sw1, sw2, sw3`)
 	e.docker(1, "node update --label-add rack=a sw2")
 	labelled := strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-label", 1), "hosts: auto", "hosts: \"node.labels.rack==a\"", 1)
-	if o := onMachine(t, e, 1, exitOK, "deploy", "-n", write(t, labelled)); !strings.Contains(o.out, "server sw2 (") || strings.Contains(o.out, "server sw1 (") {
+	if o := onServer(t, e, 1, exitOK, "deploy", "-n", write(t, labelled)); !strings.Contains(o.out, "server sw2 (") || strings.Contains(o.out, "server sw1 (") {
 		t.Errorf("of servers with a label:\n%s", o.out)
 	}
 	nowhere := write(t, strings.Replace(labelled, "==a", "==b", 1))
-	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", nowhere), "runtime.hosts: node.labels.rack==b: no server is left: sw1 has no labels, sw2 has rack=a")
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", nowhere), "runtime.hosts: node.labels.rack==b: no server is left: sw1 has no labels, sw2 has rack=a")
 	for _, lab := range []string{"t-spread-far", "t-spread-label"} {
 		if _, err := os.Stat("/run/mcastlab/" + lab); err == nil {
 			t.Errorf("lab %s, which was refused, has left its folder", lab)
@@ -294,16 +294,16 @@ func spreadMetrics(t *testing.T, e *swarmEngines) {
 // spreadLost: a server is lost in mid-run.
 func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	t.Helper()
-	onMachine(t, e, 1, exitOK, "destroy", "t-spread")
+	onServer(t, e, 1, exitOK, "destroy", "t-spread")
 	e.undeployed()
 	long := write(t, strings.Replace(spreadLab, "iterations: 2", "iterations: 10000", 1))
-	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
+	onServer(t, e, 1, exitOK, "deploy", "-q", long)
 	spreadBroken(t, e, long, runs)
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long) // by another connection
 	spreadCarries(t, e)
 	for _, port := range []string{"h0:0", "h5:0", "h9:0"} { // one of each server
 		file := filepath.Join(t.TempDir(), "port.pcapng")
-		onMachine(t, e, 1, exitOK, "capture", "-l", "t-spread", "-c", "3", "-w", file, port)
+		onServer(t, e, 1, exitOK, "capture", "-l", "t-spread", "-c", "3", "-w", file, port)
 		if got := len(blocksOf(t, file)); got != 5 {
 			t.Errorf("capture of 3 frames at %s: %d blocks of pcapng, want 5", port, got)
 		}
@@ -345,7 +345,7 @@ func (e *swarmEngines) lose(machine int) {
 // spreadBack: a server that was lost is named by destroy, and is cleaned when it is back.
 func spreadBack(t *testing.T, e *swarmEngines, lab string, machine int) {
 	t.Helper()
-	o := onMachine(t, e, 1, exitRuntime, "destroy", lab)
+	o := onServer(t, e, 1, exitRuntime, "destroy", lab)
 	says(t, o, fmt.Sprintf("server sw%d (10.201.0.%[1]d) does not answer", machine))
 	says(t, o, "mcastlab destroy "+lab+" again when they answer")
 	for i := 1; i <= e.n; i++ {
@@ -411,12 +411,12 @@ func TestTwoServers(t *testing.T) {
 	e := testbed(t, 2)
 	file := write(t, strings.Replace(spreadLab, "t-spread", "t-two", 1))
 	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-two") }) // before the engines end
-	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
-	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", t.TempDir(), file)
+	onServer(t, e, 1, exitOK, "deploy", "-q", file)
+	o := onServer(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", t.TempDir(), file)
 	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
-	onMachine(t, e, 1, exitOK, "destroy", "t-two")
+	onServer(t, e, 1, exitOK, "destroy", "t-two")
 	onSwarm(t, e, 1, exitOK, "down", "-q")
 	e.nothing("down")
 }

@@ -103,7 +103,7 @@ func (s *stranger) dial(namespace string, p *engine.Placement) {
 		t.Fatal(err)
 	}
 	var errs []error
-	for _, m := range p.Machines {
+	for _, m := range p.Servers {
 		c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.ParseIP(m.Address), Port: p.Port})
 		if err == nil {
 			s.to = append(s.to, c)
@@ -180,7 +180,7 @@ func spreadStranger(t *testing.T, e *swarmEngines, file, captured string) {
 		if sends {
 			end = s.start(runs)
 		}
-		o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
+		o := onServer(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
 		end()
 		if !strings.Contains(o.err, "which is the simulation's") || refused.MatchString(o.err) != sends || strings.Contains(o.err, "not deterministic") {
 			t.Errorf("a stranger sends: %v, %d times\n%s%s", sends, s.sent, o.out, o.err)

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/apps/setting"
+	"github.com/mcastlab/mcastlab/lab/examples"
 )
 
 // meant returns the question whether another word was meant, or an empty string if none is spelt almost like it.
@@ -92,7 +93,7 @@ func noLabFile(name string) error {
 	if near := setting.Near(name, found); near != "" {
 		return usageError{fmt.Errorf("%s: no such lab file, did you mean %s?", name, near)}
 	}
-	if example, ok := strings.CutSuffix(filepath.Base(name), labSuffix); ok && slices.Contains(exampleNames(), example) {
+	if example, ok := strings.CutSuffix(filepath.Base(name), labSuffix); ok && slices.Contains(examples.Names(), example) {
 		return usageError{fmt.Errorf("%s: no such lab file; mcastlab has this lab built in: --example %s", name, example)}
 	}
 	return usageError{fmt.Errorf("%s: no such lab file", name)}

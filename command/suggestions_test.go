@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/lab/examples"
 )
 
 // TestSuggestions: a misspelt command, flag, fault kind, lab file or example is answered with the one that was meant, with exit code 2.
@@ -71,10 +73,10 @@ func TestAlike(t *testing.T) {
 func TestExamples(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	if len(exampleNames()) < 10 {
-		t.Fatalf("examples %q", exampleNames())
+	if len(examples.Names()) < 10 {
+		t.Fatalf("examples %q", examples.Names())
 	}
-	for _, name := range exampleNames() {
+	for _, name := range examples.Names() {
 		if o := call(t, hooks{}, "", "validate", "--example", name); o.code != 0 {
 			t.Errorf("%s: exit %d, %s", name, o.code, o.err)
 		}

@@ -53,13 +53,13 @@ func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 		names[i] = d.Graph.Nodes[i].Name
 	}
 	each := func(f func(node int) error) error {
-		return d.Access.EachReached(ctx, func(m *engine.Machine, err error) error { return x.reached(ctx, m, err) }, f)
+		return d.Access.EachReached(ctx, func(m *engine.Server, err error) error { return x.reached(ctx, m, err) }, f)
 	}
 	return writeMetrics(out, scrape(ctx, names, d.Access.DialMetrics, each))
 }
 
 // reached says so when a server stops answering, or answers again, and returns the error of one that does not answer.
-func (x *Scraper) reached(ctx context.Context, m *engine.Machine, err error) error {
+func (x *Scraper) reached(ctx context.Context, m *engine.Server, err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -54,9 +54,9 @@ type twoServers struct {
 func (x *twoServers) DialMetrics(node int) Dialer { return x.dial[node] }
 
 // EachReached calls f for the nodes of the servers that answer.
-func (x *twoServers) EachReached(_ context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) (err error) {
+func (x *twoServers) EachReached(_ context.Context, reached func(m *engine.Server, err error) error, f func(node int) error) (err error) {
 	for i, name := range []string{"m0", "m1"} {
-		m := &engine.Machine{Node: name, Name: name, Address: fmt.Sprint("10.0.0.", i+1)}
+		m := &engine.Server{Node: name, Name: name, Address: fmt.Sprint("10.0.0.", i+1)}
 		var why error
 		if x.away && i == 1 {
 			why = fmt.Errorf("server %s does not answer: no route to host", m)

@@ -32,7 +32,7 @@ type NodeAccess interface {
 	// Blame names the server of a node in what failed there, if the lab has several.
 	Blame(node int, err error) error
 	// ServerOf returns the server of a node or controller of a lab on several.
-	ServerOf(node string) (*engine.Machine, bool)
+	ServerOf(node string) (*engine.Server, bool)
 	// Call calls the server of a node of a lab on several. The connection is what the answer leaves.
 	Call(ctx context.Context, node string, q *shareapi.Open) (net.Conn, error)
 
@@ -46,7 +46,7 @@ type NodeAccess interface {
 	Controller(name string) (controllers.Replica, []grpc.DialOption)
 	// EachReached calls f for all nodes. In a lab on several servers it first calls reached for each of them, with the error of
 	// one that does not answer, and leaves out the nodes of those for which reached returns an error.
-	EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error
+	EachReached(ctx context.Context, reached func(m *engine.Server, err error) error, f func(node int) error) error
 	// Tap opens a capture at a port.
 	Tap(ctx context.Context, e topo.End) (FrameSource, error)
 	// PortOf returns whether the interface of an external host has a carrier, and its number; 0: it is not there.
@@ -104,7 +104,7 @@ func (l *localNodes) Where(node string) string { return node }
 func (l *localNodes) Blame(_ int, err error) error { return err }
 
 // ServerOf returns none.
-func (l *localNodes) ServerOf(string) (*engine.Machine, bool) { return nil, false }
+func (l *localNodes) ServerOf(string) (*engine.Server, bool) { return nil, false }
 
 // Call refuses: there is no other server.
 func (l *localNodes) Call(_ context.Context, node string, _ *shareapi.Open) (net.Conn, error) {
@@ -133,7 +133,7 @@ func (l *localNodes) Controller(name string) (controllers.Replica, []grpc.DialOp
 }
 
 // EachReached calls f for all nodes.
-func (l *localNodes) EachReached(_ context.Context, _ func(m *engine.Machine, err error) error, f func(node int) error) error {
+func (l *localNodes) EachReached(_ context.Context, _ func(m *engine.Server, err error) error, f func(node int) error) error {
 	return l.d.Each(f)
 }
 

@@ -55,7 +55,7 @@ type pausedLongest struct {
 }
 
 // longest returns the port that was paused longest in a span. A port that a host paused comes before all that switches paused:
-// switches pause for want of room, hosts where congestion begins.
+// switches pause because their buffer is full, hosts where congestion begins.
 func (p *pauses) longest(from, to vtime.Time) (most pausedLongest) {
 	ports := make([]topo.End, 0, len(p.spans))
 	for port := range p.spans { // sorted below

@@ -147,6 +147,11 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			cells[i] = append(cells[i], faultCell(&rows[i]))
 		}
 	}
+	align(b, head, cells)
+}
+
+// align writes lines of cells, with an empty line where the first cell changes.
+func align(b *strings.Builder, head []string, cells [][]string) {
 	width := make([]int, len(head))
 	for _, line := range append([][]string{head}, cells...) {
 		for i, c := range line {

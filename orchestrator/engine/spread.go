@@ -8,7 +8,7 @@ import (
 )
 
 // Server is one of several that a lab can be spread over.
-type Machine struct {
+type Server struct {
 	Node    string `json:"node"` // ID
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -19,14 +19,14 @@ type Machine struct {
 }
 
 // String returns the name and the address, as messages give them.
-func (m *Machine) String() string { return m.Name + " (" + m.Address + ")" }
+func (m *Server) String() string { return m.Name + " (" + m.Address + ")" }
 
 // Placement maps the nodes of a lab to servers. It is in a file of the lab's directory.
 type Placement struct {
-	Machines []Machine `json:"machines"`
-	At       []int     `json:"at"`   // by node of the graph: its server
-	VNI      int       `json:"vni"`  // that of link 0; that of link i is so many more
-	Port     int       `json:"port"` // UDP port of the links between servers
+	Servers []Server `json:"machines"`
+	At      []int    `json:"at"`   // by node of the graph: its server
+	VNI     int      `json:"vni"`  // that of link 0; that of link i is so many more
+	Port    int      `json:"port"` // UDP port of the links between servers
 
 	Controllers []int `json:"controllers,omitempty"` // by controller: its server
 
@@ -43,14 +43,14 @@ type Spread interface {
 	// Ready returns why labs cannot be spread here.
 	Ready(ctx context.Context) error
 	// Servers returns those that can take part, why the others do not, and the UDP port of the links between them.
-	Machines(ctx context.Context) (all []Machine, absent []string, port int, err error)
+	Servers(ctx context.Context) (all []Server, absent []string, port int, err error)
 	// Share starts the process of a server's share if it does not run.
-	Share(ctx context.Context, lab string, m *Machine) error
+	Share(ctx context.Context, lab string, m *Server) error
 	// Dial calls it.
-	Dial(ctx context.Context, lab string, m *Machine) (net.Conn, error)
+	Dial(ctx context.Context, lab string, m *Server) (net.Conn, error)
 	// Peers is by what the share of a server reaches the others.
-	Peers(lab string, m *Machine) (*shareapi.Peers, error)
+	Peers(lab string, m *Server) (*shareapi.Peers, error)
 	// NoVXLAN returns the pairs of servers between which the kernel's links would not get through, and why, as far as probes tell; port is that of
 	// Servers.
-	NoVXLAN(ctx context.Context, all []Machine, port int) ([]shareapi.Pair, error)
+	NoVXLAN(ctx context.Context, all []Server, port int) ([]shareapi.Pair, error)
 }

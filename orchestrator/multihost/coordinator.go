@@ -15,8 +15,8 @@ import (
 
 // Coordinator makes the coordinator of a run in virtual time. Each server hands its nodes their memory.
 func (s *serverNodes) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error) {
-	all := make([]*lockstep.Machine, len(s.placement.Machines))
-	err := s.eachMachine(func(i int, m *engine.Machine) error {
+	all := make([]*lockstep.Machine, len(s.placement.Servers))
+	err := s.eachServer(func(i int, m *engine.Server) error {
 		c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_STEPS})
 		if err == nil {
 			all[i] = lockstep.NewMachine(m.String(), c)

@@ -116,10 +116,10 @@ func (p *linkProbe) try(b []byte) {
 
 // probeLinks has all servers try the links between them, and says what does not come through.
 func (s *serverNodes) probeLinks(ctx context.Context) error {
-	came := make([]map[int32]int32, len(s.placement.Machines))
+	came := make([]map[int32]int32, len(s.placement.Servers))
 	var replied sync.WaitGroup // each sends frames for the others until all have replied
 	replied.Add(len(came))
-	err := s.eachMachine(func(i int, m *engine.Machine) error {
+	err := s.eachServer(func(i int, m *engine.Server) error {
 		done := sync.OnceFunc(replied.Done)
 		defer done()
 		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
@@ -138,7 +138,7 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 		return err
 	}
 	var lines []string
-	for i := range s.placement.Machines {
+	for i := range s.placement.Servers {
 		for link, size := range came[i] { // sorted below
 			k, most := int(link), int(size)
 			if most >= probeLarge || k >= len(s.d.Graph.Links) {
@@ -161,7 +161,7 @@ func (s *serverNodes) probeLinks(ctx context.Context) error {
 
 // probeLine describes the failure of the links from one server to another.
 func (s *serverNodes) probeLine(to, from, most int) string {
-	m, far := &s.placement.Machines[to], &s.placement.Machines[from]
+	m, far := &s.placement.Servers[to], &s.placement.Servers[from]
 	switch {
 	case shareapi.Trunked(s.placement.Userspace, to, from):
 		return fmt.Sprintf("server %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)

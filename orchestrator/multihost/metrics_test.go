@@ -26,7 +26,7 @@ type farShares struct {
 }
 
 // Dial answers as a share that has the metrics of nodes: their names.
-func (x *farShares) Dial(_ context.Context, _ string, m *engine.Machine) (net.Conn, error) {
+func (x *farShares) Dial(_ context.Context, _ string, m *engine.Server) (net.Conn, error) {
 	if m.Name == "m1" && x.away {
 		return nil, fmt.Errorf("server %s does not answer: no route to host", m)
 	}
@@ -54,13 +54,13 @@ func TestMetricsOfServers(t *testing.T) {
 	for _, name := range []string{"h0", "h1", "h2", "h3"} {
 		d.Graph.Nodes = append(d.Graph.Nodes, topo.Node{Name: name})
 	}
-	servers := []engine.Machine{{Node: "a", Name: "m0", Address: "10.0.0.1"}, {Node: "b", Name: "m1", Address: "10.0.0.2"}}
-	s := &serverNodes{d: d, servers: x, placement: &engine.Placement{At: []int{0, 1, 0, 1}, Machines: servers}}
+	servers := []engine.Server{{Node: "a", Name: "m0", Address: "10.0.0.1"}, {Node: "b", Name: "m1", Address: "10.0.0.2"}}
+	s := &serverNodes{d: d, servers: x, placement: &engine.Placement{At: []int{0, 1, 0, 1}, Servers: servers}}
 	for _, away := range []bool{false, true} {
 		x.away = away
 		var mu sync.Mutex
 		var got, gone []string
-		err := s.EachReached(t.Context(), func(m *engine.Machine, err error) error {
+		err := s.EachReached(t.Context(), func(m *engine.Server, err error) error {
 			if mu.Lock(); err != nil {
 				gone = append(gone, m.Name+": "+err.Error())
 			}

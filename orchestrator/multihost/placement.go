@@ -46,7 +46,7 @@ func (t *testbed) crossing(at []int) (n int) {
 
 // place decides which node goes where.
 func (t *testbed) place(ctx context.Context) (*engine.Placement, error) {
-	all, absent, port, err := t.servers.Machines(ctx)
+	all, absent, port, err := t.servers.Servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (t *testbed) place(ctx context.Context) (*engine.Placement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab %s: %w", t.Lab.Name, err)
 	}
-	p := &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(t.Graph.Links)), Port: port}
+	p := &engine.Placement{Servers: all, At: at, VNI: 1 + rand.IntN(vniMax-len(t.Graph.Links)), Port: port}
 	for i := range t.Lab.Replicas() { // no two together while there are servers for that
 		p.Controllers = append(p.Controllers, i%len(all))
 	}
@@ -83,13 +83,13 @@ func (t *testbed) userspace(ctx context.Context, p *engine.Placement) (pairs []s
 	case linksKernel:
 		return nil, nil
 	case linksUserspace:
-		for a := range p.Machines {
-			for b := a + 1; b < len(p.Machines); b++ {
+		for a := range p.Servers {
+			for b := a + 1; b < len(p.Servers); b++ {
 				pairs = append(pairs, shareapi.Pair{A: a, B: b, Why: "runtime.links"})
 			}
 		}
 	default:
-		if pairs, err = t.servers.NoVXLAN(ctx, p.Machines, p.Port); err != nil {
+		if pairs, err = t.servers.NoVXLAN(ctx, p.Servers, p.Port); err != nil {
 			return nil, err
 		}
 	}
@@ -125,8 +125,8 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 	if err != nil {
 		return err
 	}
-	for i := range p.Machines {
-		m := &p.Machines[i]
+	for i := range p.Servers {
+		m := &p.Servers[i]
 		var names []string
 		for n, at := range p.At {
 			if at == i {
@@ -142,8 +142,8 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 		fmt.Fprintf(w, "server %s, %d cores, %.1f GiB: %d nodes: %s%s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "), beside)
 	}
 	all := uint64(0)
-	for a := range p.Machines {
-		for b := a + 1; b < len(p.Machines); b++ {
+	for a := range p.Servers {
+		for b := a + 1; b < len(p.Servers); b++ {
 			bytes := uint64(0)
 			for k, l := range t.Graph.Links {
 				if x, y := p.At[l.A.Node], p.At[l.B.Node]; min(x, y) == a && max(x, y) == b {
@@ -152,7 +152,7 @@ func (t *testbed) WritePlan(ctx context.Context, w io.Writer, _ []engine.Running
 			}
 			all += bytes
 			fmt.Fprintf(w, "between %s and %s: %d links%s, %.1f MB in a run\n",
-				p.Machines[a].Name, p.Machines[b].Name, t.between(p.At, a, b), how(p, a, b), float64(bytes)/1e6)
+				p.Servers[a].Name, p.Servers[b].Name, t.between(p.At, a, b), how(p, a, b), float64(bytes)/1e6)
 		}
 	}
 	_, err = fmt.Fprintf(w, "between servers: %d of %d links, %.1f MB in a run\n", t.crossing(p.At), len(t.Graph.Links), float64(all)/1e6)

@@ -24,11 +24,11 @@ func attachedAt(p *engine.Placement, host, at string) (machine int, name string,
 		return 0, "", fmt.Errorf("attach %s=%s: the lab is on several servers: write --attach %s=SERVER/INTERFACE", host, at, host)
 	}
 	var names []string
-	for i := range p.Machines {
-		if p.Machines[i].Name == on {
+	for i := range p.Servers {
+		if p.Servers[i].Name == on {
 			return i, name, nil
 		}
-		names = append(names, p.Machines[i].Name)
+		names = append(names, p.Servers[i].Name)
 	}
 	return 0, "", fmt.Errorf("attach %s=%s: the lab is not on a server %s: its servers are %s", host, at, on, strings.Join(names, ", "))
 }
@@ -94,7 +94,7 @@ func (s *serverNodes) PortOf(ctx context.Context, host string) (shareapi.Outside
 		return shareapi.Outside{}, err
 	}
 	var o shareapi.Outside
-	err = s.askShare(ctx, &s.placement.Machines[machine], func(k shareapi.ShareClient) error {
+	err = s.askShare(ctx, &s.placement.Servers[machine], func(k shareapi.ShareClient) error {
 		a, err := k.Port(ctx, &shareapi.PortRequest{Node: host})
 		o = shareapi.Outside{Carrier: a.GetCarrier(), Index: int(a.GetIndex())}
 		return err

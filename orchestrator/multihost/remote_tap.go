@@ -47,7 +47,7 @@ const remoteFrames = 256
 // Tap opens a capture at a node of another server.
 func (s *serverNodes) Tap(ctx context.Context, e topo.End) (orchestrator.FrameSource, error) {
 	node := s.d.Graph.Nodes[e.Node].Name
-	m := &s.placement.Machines[s.placement.At[e.Node]]
+	m := &s.placement.Servers[s.placement.At[e.Node]]
 	c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_TAP, Node: node, Port: int32(e.Port)})
 	if err != nil {
 		return nil, err

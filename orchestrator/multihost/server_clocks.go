@@ -60,8 +60,8 @@ func (s *serverNodes) AskClocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := make([]clockOffset, len(s.placement.Machines))
-	err = s.eachMachine(func(i int, m *engine.Machine) error {
+	now := make([]clockOffset, len(s.placement.Servers))
+	err = s.eachServer(func(i int, m *engine.Server) error {
 		c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_CLOCK})
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func TestAhead(t *testing.T) {
 	}
 	d := &orchestrator.Deployed{Graph: g}
 	d.Access = &serverNodes{
-		d: d, placement: &engine.Placement{Machines: []engine.Machine{{Cores: 1}, {Cores: 3}}, At: []int{0, 1, 1, 0}},
+		d: d, placement: &engine.Placement{Servers: []engine.Server{{Cores: 1}, {Cores: 3}}, At: []int{0, 1, 1, 0}},
 		clocks: serverClocks{all: []clockOffset{{ahead: 10, trip: 4}, {ahead: -500, trip: 6, moved: 3}}},
 	}
 	for node, want := range map[string]int64{"h0": 10, "h1": -500, "h2": -500} {

@@ -24,9 +24,9 @@ func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int,
 }
 
 // controllerMachine returns the server of a controller.
-func (s *serverNodes) controllerMachine(name string) *engine.Machine {
+func (s *serverNodes) controllerMachine(name string) *engine.Server {
 	at, _ := controllerAt(s.d, name, s.placement.Controllers)
-	return &s.placement.Machines[at]
+	return &s.placement.Servers[at]
 }
 
 // Controller returns how a controller is reached.

@@ -17,7 +17,7 @@ import (
 func (s *serverNodes) Drift(ctx context.Context) (x orchestrator.Drift, err error) {
 	found := map[string]*shareapi.Node{}
 	var mu sync.Mutex
-	err = s.eachMachine(func(_ int, m *engine.Machine) error {
+	err = s.eachServer(func(_ int, m *engine.Server) error {
 		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
 			a, err := k.Look(ctx, &shareapi.LookRequest{})
 			mu.Lock()

@@ -36,7 +36,7 @@ func TestBlame(t *testing.T) {
 	if err := d.Each(fail); err == nil || !strings.HasPrefix(err.Error(), "node "+g.Nodes[1].Name) {
 		t.Errorf("of one server: %v", err)
 	}
-	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 1, 0}, Machines: []engine.Machine{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}}
+	d.Access = &serverNodes{d: d, placement: &engine.Placement{At: []int{0, 1, 1, 0}, Servers: []engine.Server{{Name: "m0", Address: "10.0.0.1"}, {Name: "m1", Address: "10.0.0.2"}}}}
 	err = d.Each(fail)
 	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatalf("of two servers: %v", err)

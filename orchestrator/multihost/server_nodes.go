@@ -30,26 +30,26 @@ func (s *serverNodes) Blame(node int, err error) error {
 	if err == nil {
 		return err
 	}
-	m := &s.placement.Machines[s.placement.At[node]]
+	m := &s.placement.Servers[s.placement.At[node]]
 	if strings.Contains(err.Error(), m.String()) { // who called the server has named it
 		return err
 	}
 	return fmt.Errorf("server %s: %w", m, err)
 }
 
-// eachMachine calls f for all servers of the lab at once.
-func (s *serverNodes) eachMachine(f func(i int, m *engine.Machine) error) error {
-	errs := make([]error, len(s.placement.Machines))
+// eachServer calls f for all servers of the lab at once.
+func (s *serverNodes) eachServer(f func(i int, m *engine.Server) error) error {
+	errs := make([]error, len(s.placement.Servers))
 	var all sync.WaitGroup
-	for i := range s.placement.Machines {
-		all.Go(func() { errs[i] = f(i, &s.placement.Machines[i]) })
+	for i := range s.placement.Servers {
+		all.Go(func() { errs[i] = f(i, &s.placement.Servers[i]) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
 // askShare calls the service of the process of a server's share.
-func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, f func(shareapi.ShareClient) error) error {
+func (s *serverNodes) askShare(ctx context.Context, m *engine.Server, f func(shareapi.ShareClient) error) error {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *serverNodes) askShare(ctx context.Context, m *engine.Machine, f func(sh
 }
 
 // callShare opens a stream at the process of a server's share.
-func (s *serverNodes) callShare(ctx context.Context, m *engine.Machine, q *shareapi.Open) (net.Conn, error) {
+func (s *serverNodes) callShare(ctx context.Context, m *engine.Server, q *shareapi.Open) (net.Conn, error) {
 	c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 	if err != nil {
 		return nil, err
@@ -84,16 +84,16 @@ func (s *serverNodes) Where(node string) string {
 	if !ok {
 		return node
 	}
-	return fmt.Sprintf("%s on server %s", node, &s.placement.Machines[at])
+	return fmt.Sprintf("%s on server %s", node, &s.placement.Servers[at])
 }
 
 // ServerOf returns the server of a node or controller.
-func (s *serverNodes) ServerOf(node string) (server *engine.Machine, ok bool) {
+func (s *serverNodes) ServerOf(node string) (server *engine.Server, ok bool) {
 	at, ok := s.machineOf(node)
 	if !ok {
 		return nil, false
 	}
-	return &s.placement.Machines[at], true
+	return &s.placement.Servers[at], true
 }
 
 // Call opens a stream at the server of a node.
@@ -122,7 +122,7 @@ func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
 // Dial prepares the connection to the agent of a node, wherever it is.
 func (s *serverNodes) Dial(node int) (*orchestrator.Agent, error) {
 	name := s.d.Graph.Nodes[node].Name
-	m := &s.placement.Machines[s.placement.At[node]]
+	m := &s.placement.Servers[s.placement.At[node]]
 	return orchestrator.DialAgent(name, "passthrough:///"+name, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_AGENT, Node: name})
 	}))
@@ -132,14 +132,14 @@ func (s *serverNodes) Dial(node int) (*orchestrator.Agent, error) {
 func (s *serverNodes) DialMetrics(node int) orchestrator.Dialer {
 	name := s.d.Graph.Nodes[node].Name
 	return func(ctx context.Context) (net.Conn, error) {
-		return s.callShare(ctx, &s.placement.Machines[s.placement.At[node]], &shareapi.Open{Stream: shareapi.Stream_STREAM_METRICS, Node: name})
+		return s.callShare(ctx, &s.placement.Servers[s.placement.At[node]], &shareapi.Open{Stream: shareapi.Stream_STREAM_METRICS, Node: name})
 	}
 }
 
 // EachReached calls f for every node of the servers whose share answers, a few of each server at a time. So no node waits for
 // a server that is not there.
-func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Machine, err error) error, f func(node int) error) error {
-	return s.eachMachine(func(i int, m *engine.Machine) error {
+func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Server, err error) error, f func(node int) error) error {
+	return s.eachServer(func(i int, m *engine.Server) error {
 		c, err := s.servers.Dial(ctx, s.d.Lab.Name, m)
 		if err == nil {
 			err = c.Close()
@@ -159,8 +159,8 @@ func (s *serverNodes) EachReached(ctx context.Context, reached func(m *engine.Ma
 
 // CPUTime returns the CPU time that the lab has taken so far, in seconds, by server.
 func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
-	all := make([]float64, len(s.placement.Machines))
-	err := s.eachMachine(func(i int, m *engine.Machine) error {
+	all := make([]float64, len(s.placement.Servers))
+	err := s.eachServer(func(i int, m *engine.Server) error {
 		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
 			a, err := k.Busy(ctx, &shareapi.BusyRequest{})
 			all[i] = a.GetSeconds()
@@ -174,7 +174,7 @@ func (s *serverNodes) CPUTime(ctx context.Context) ([]float64, error) {
 // were as busy for their cores: it is the one that keeps up last.
 func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
 	for i := range min(len(from), len(to)) {
-		share := float64(s.Cores()) / float64(max(1, s.placement.Machines[i].Cores))
+		share := float64(s.Cores()) / float64(max(1, s.placement.Servers[i].Cores))
 		most = max(most, (to[i]-from[i])*share)
 	}
 	return most
@@ -182,8 +182,8 @@ func (s *serverNodes) CPUTimeMost(from, to []float64) (most float64) {
 
 // Cores returns how many processor cores the lab has, on all its servers.
 func (s *serverNodes) Cores() (n int) {
-	for i := range s.placement.Machines {
-		n += max(1, s.placement.Machines[i].Cores)
+	for i := range s.placement.Servers {
+		n += max(1, s.placement.Servers[i].Cores)
 	}
 	return n
 }

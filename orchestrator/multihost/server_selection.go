@@ -19,7 +19,7 @@ const labelPrefix = "node.labels."
 
 // selectServers returns the servers that runtime.hosts means: those that it names, in this order, or else all, of which all its
 // constraints hold.
-func selectServers(all []engine.Machine, hosts string) ([]engine.Machine, error) {
+func selectServers(all []engine.Server, hosts string) ([]engine.Server, error) {
 	var names, constraints []string
 	for _, term := range strings.Split(hosts, ",") {
 		switch term = strings.TrimSpace(term); {
@@ -37,7 +37,7 @@ func selectServers(all []engine.Machine, hosts string) ([]engine.Machine, error)
 		}
 	}
 	for _, c := range constraints {
-		var left []engine.Machine
+		var left []engine.Server
 		for i := range some {
 			ok, err := meets(c, &some[i])
 			if err != nil {
@@ -56,7 +56,7 @@ func selectServers(all []engine.Machine, hosts string) ([]engine.Machine, error)
 }
 
 // meets reports whether a constraint holds of a server. A label that it does not have has no value, as for a Swarm's services.
-func meets(constraint string, m *engine.Machine) (bool, error) {
+func meets(constraint string, m *engine.Server) (bool, error) {
 	for _, sign := range []string{"==", "!="} {
 		key, value, ok := strings.Cut(strings.TrimPrefix(constraint, labelPrefix), sign)
 		if key, value = strings.TrimSpace(key), strings.TrimSpace(value); ok && key != "" {
@@ -67,7 +67,7 @@ func meets(constraint string, m *engine.Machine) (bool, error) {
 }
 
 // labelsOf lists servers' labels, as errors do.
-func labelsOf(all []engine.Machine) string {
+func labelsOf(all []engine.Server) string {
 	var text []string
 	for i := range all {
 		m := &all[i]
@@ -84,9 +84,9 @@ func labelsOf(all []engine.Machine) string {
 }
 
 // named returns the servers of these names, in this order.
-func named(all []engine.Machine, names []string) (some []engine.Machine, err error) {
+func named(all []engine.Server, names []string) (some []engine.Server, err error) {
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(m engine.Machine) bool { return m.Name == name || m.Node == name })
+		i := slices.IndexFunc(all, func(m engine.Server) bool { return m.Name == name || m.Node == name })
 		if i < 0 {
 			var have []string
 			for _, m := range all {
@@ -94,7 +94,7 @@ func named(all []engine.Machine, names []string) (some []engine.Machine, err err
 			}
 			return nil, fmt.Errorf("%q is no server that is ready: these are %s", name, strings.Join(have, ", "))
 		}
-		if slices.ContainsFunc(some, func(m engine.Machine) bool { return m.Node == all[i].Node }) {
+		if slices.ContainsFunc(some, func(m engine.Server) bool { return m.Node == all[i].Node }) {
 			return nil, fmt.Errorf("%q appears twice", name)
 		}
 		some = append(some, all[i])

@@ -11,7 +11,7 @@ import (
 
 // TestPick: runtime.hosts names servers, in its order, or says what their labels have to be, or both.
 func TestPick(t *testing.T) {
-	all := []engine.Machine{
+	all := []engine.Server{
 		{Node: "n1", Name: "sw1", Labels: map[string]string{"rack": "a", "nvme": ""}},
 		{Node: "n2", Name: "sw2", Labels: map[string]string{"rack": "b"}},
 		{Node: "n3", Name: "sw3"},

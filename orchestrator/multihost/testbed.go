@@ -50,7 +50,7 @@ func (t *testbed) Record() (indexes map[string]int, err error) {
 func (t *testbed) Make(ctx context.Context, message []byte) (made string, err error) {
 	p := t.placement
 	for _, u := range p.Userspace {
-		t.Announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, t.between(p.At, u.A, u.B), how(p, u.A, u.B))
+		t.Announce("between %s and %s: %d links%s", p.Servers[u.A].Name, p.Servers[u.B].Name, t.between(p.At, u.A, u.B), how(p, u.A, u.B))
 	}
 	begin := time.Now()
 	servers := t.nodes(p)
@@ -70,7 +70,7 @@ func (t *testbed) nodes(p *engine.Placement) *serverNodes {
 // makeShares has each server make its share, tries the links between them, and then has nodes get the sockets.
 func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 	p := s.placement
-	err := s.eachMachine(func(i int, m *engine.Machine) error {
+	err := s.eachServer(func(i int, m *engine.Server) error {
 		if err := s.servers.Share(ctx, s.d.Lab.Name, m); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 		if share.Attach, err = s.attachHere(i); err != nil {
 			return err
 		}
-		for _, m := range p.Machines {
+		for _, m := range p.Servers {
 			share.Hosts, share.Names = append(share.Hosts, m.Address), append(share.Names, m.Name)
 		}
 		if slices.Contains(p.Controllers, i) || slices.ContainsFunc(p.Userspace, func(u shareapi.Pair) bool { return u.A == i }) {
@@ -106,7 +106,7 @@ func (s *serverNodes) makeShares(ctx context.Context, message []byte) error {
 	if _, err := s.d.Phase(ctx, controller.PhaseWiring); err != nil {
 		return err
 	}
-	return s.eachMachine(func(_ int, m *engine.Machine) error {
+	return s.eachServer(func(_ int, m *engine.Server) error {
 		return s.askShare(ctx, m, func(k shareapi.ShareClient) error {
 			_, err := k.Ready(ctx, &shareapi.ReadyRequest{})
 			return err

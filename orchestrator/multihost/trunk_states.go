@@ -22,8 +22,8 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 	if len(s.placement.Userspace) == 0 {
 		return nil
 	}
-	states, errs := make([][]*shareapi.TrunkState, len(s.placement.Machines)), make([]error, len(s.placement.Machines))
-	_ = s.eachMachine(func(i int, m *engine.Machine) error { // each has its error
+	states, errs := make([][]*shareapi.TrunkState, len(s.placement.Servers)), make([]error, len(s.placement.Servers))
+	_ = s.eachServer(func(i int, m *engine.Server) error { // each has its error
 		ctx, cancel := context.WithTimeout(ctx, trunkStatesWait)
 		defer cancel()
 		errs[i] = s.askShare(ctx, m, func(k shareapi.ShareClient) error {
@@ -33,7 +33,7 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 		})
 		return nil
 	})
-	name := func(i int) string { return s.placement.Machines[i].Name }
+	name := func(i int) string { return s.placement.Servers[i].Name }
 	for _, u := range s.placement.Userspace {
 		for _, way := range [][2]int{{u.A, u.B}, {u.B, u.A}} {
 			t := orchestrator.Trunk{Machine: name(way[0]), To: name(way[1])}

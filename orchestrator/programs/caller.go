@@ -107,7 +107,7 @@ func (k *callerOrder) serve(c net.Conn, to *shareapi.Pieces) (e shareapi.Ended, 
 	cmd.Env, cmd.ExtraFiles = k.Run.Env, []*os.File{tellEnd, answerEnd}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	s := &stdio{to: to}
-	err = onMachine(func() error {
+	err = onServer(func() error {
 		if err := s.open(cmd, k.Run.Terminal); err != nil {
 			return err
 		}
@@ -303,8 +303,8 @@ func (s *stdio) feed(input <-chan []byte) {
 	}
 }
 
-// onMachine calls f where the files are those of this server, and not those of the container of this process.
-func onMachine(f func() error) error {
+// onServer calls f where the files are those of this server, and not those of the container of this process.
+func onServer(f func() error) error {
 	failed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with it

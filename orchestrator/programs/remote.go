@@ -30,7 +30,7 @@ import (
 // remoteProgram is the place of a program, and its order.
 type remoteProgram struct {
 	d       *orchestrator.Deployed
-	machine *engine.Machine
+	machine *engine.Server
 	run     shareapi.Run
 	asked   func(host int, command string, err error) // of mpirun: what it wants to run elsewhere
 }

@@ -17,6 +17,7 @@ var rooms = []string{
 
 // upward are imports of a room that stands higher, each with its reason.
 var upward = map[string]string{
+	"lab/examples imports examples":         "examples is data: the example labs and the embed directive",
 	"lab/reproduce imports examples/papers": "examples/papers is data: the lab files of the papers and the embed directive",
 }
 

@@ -36,14 +36,14 @@ type Engine struct {
 func (Engine) Name() string { return EngineName }
 
 // Servers implements engine.Spread. A server that is not ready takes no part; if the daemons are of another program, none does.
-func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []string, port int, err error) {
+func (e Engine) Servers(ctx context.Context) (ready []engine.Server, absent []string, port int, err error) {
 	all, err := List(ctx, Options{State: e.State})
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	for _, m := range all {
 		if m.State == StateReady {
-			ready = append(ready, engine.Machine{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory, Labels: m.Labels})
+			ready = append(ready, engine.Server{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory, Labels: m.Labels})
 			continue
 		}
 		absent = append(absent, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
@@ -80,7 +80,7 @@ func (e Engine) Ready(ctx context.Context) error {
 }
 
 // client returns a client of a server's daemon.
-func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
+func (e Engine) client(lab string, m *engine.Server) (*daemon.Client, error) {
 	p, err := e.placement(lab)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (e Engine) placement(lab string) (*engine.Placement, error) {
 }
 
 // Share implements engine.Spread.
-func (e Engine) Share(ctx context.Context, lab string, m *engine.Machine) error {
+func (e Engine) Share(ctx context.Context, lab string, m *engine.Server) error {
 	k, err := e.client(lab, m)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e Engine) Share(ctx context.Context, lab string, m *engine.Machine) error 
 }
 
 // serverError names the server in an error.
-func serverError(m *engine.Machine, err error) error {
+func serverError(m *engine.Server, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -136,7 +136,7 @@ func serverError(m *engine.Machine, err error) error {
 }
 
 // Dial implements engine.Spread.
-func (e Engine) Dial(ctx context.Context, lab string, m *engine.Machine) (net.Conn, error) {
+func (e Engine) Dial(ctx context.Context, lab string, m *engine.Server) (net.Conn, error) {
 	k, err := e.client(lab, m)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (e Engine) Dial(ctx context.Context, lab string, m *engine.Machine) (net.Co
 }
 
 // Peers implements engine.Spread.
-func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
+func (e Engine) Peers(lab string, m *engine.Server) (*shareapi.Peers, error) {
 	p, err := e.placement(lab)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
 		return nil, serverError(m, err)
 	}
 	q := &shareapi.Peers{Port: p.Port - daemon.LinksPort, Credentials: b}
-	for _, m := range p.Machines {
+	for _, m := range p.Servers {
 		q.Nodes = append(q.Nodes, m.Node)
 	}
 	return q, nil
@@ -196,7 +196,7 @@ func askShare(ctx context.Context, k *daemon.Client, lab string, wait time.Durat
 }
 
 // ask calls the service of the share of a server.
-func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, f func(context.Context, shareapi.ShareClient) error) error {
+func (e Engine) ask(ctx context.Context, lab string, m *engine.Server, f func(context.Context, shareapi.ShareClient) error) error {
 	k, err := e.client(lab, m)
 	if err != nil {
 		return err
@@ -227,15 +227,15 @@ func removeShare(ctx context.Context, k *daemon.Client, lab string) (err error) 
 }
 
 // each calls f for all servers of a lab at once.
-func (e Engine) each(lab string, f func(i int, m *engine.Machine) error) error {
+func (e Engine) each(lab string, f func(i int, m *engine.Server) error) error {
 	p, err := e.placement(lab)
 	if err != nil || p == nil {
 		return err
 	}
-	errs := make([]error, len(p.Machines))
+	errs := make([]error, len(p.Servers))
 	var all sync.WaitGroup
-	for i := range p.Machines {
-		all.Go(func() { errs[i] = f(i, &p.Machines[i]) })
+	for i := range p.Servers {
+		all.Go(func() { errs[i] = f(i, &p.Servers[i]) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -249,7 +249,7 @@ func (Engine) Start(context.Context, string, []engine.Node, func(effect, object 
 // Find implements engine.Engine. The processes are those of other servers.
 func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, err error) {
 	var mu sync.Mutex
-	err = e.each(lab, func(_ int, m *engine.Machine) error {
+	err = e.each(lab, func(_ int, m *engine.Server) error {
 		var a *shareapi.LookReply
 		err := e.ask(ctx, lab, m, func(ctx context.Context, k shareapi.ShareClient) (err error) {
 			a, err = k.Look(ctx, &shareapi.LookRequest{})
@@ -277,7 +277,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	if len(nodes) > 0 {
 		return errors.New("single nodes of a lab on several servers are not removed")
 	}
-	err := e.each(lab, func(_ int, m *engine.Machine) error {
+	err := e.each(lab, func(_ int, m *engine.Server) error {
 		k, err := e.client(lab, m)
 		if err != nil {
 			return err
@@ -295,7 +295,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 func (e Engine) Logs(ctx context.Context, lab, node string) ([]byte, error) {
 	var log []byte
 	var mu sync.Mutex
-	err := e.each(lab, func(_ int, m *engine.Machine) error {
+	err := e.each(lab, func(_ int, m *engine.Server) error {
 		return e.ask(ctx, lab, m, func(ctx context.Context, k shareapi.ShareClient) error {
 			a, err := k.Logs(ctx, &shareapi.LogsRequest{Node: node})
 			mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 // NoVXLAN implements engine.Spread. Each server probes the others at the daemons' port and, unless links of a lab use it there, at that of
 // links. Of a way that cannot be probed nothing is said: a lab's own trial of its links will.
-func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pairs []shareapi.Pair, err error) {
+func (e Engine) NoVXLAN(ctx context.Context, all []engine.Server, port int) (pairs []shareapi.Pair, err error) {
 	who, err := (&store{dir: e.State}).credentials()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("this server has no certificate of a deployer: run mcastlab servers up here")
@@ -25,7 +25,7 @@ func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pa
 	if err != nil {
 		return nil, err
 	}
-	at := func(m *engine.Machine) string { return daemon.At(m.Address, port-daemon.LinksPort) }
+	at := func(m *engine.Server) string { return daemon.At(m.Address, port-daemon.LinksPort) }
 	found, errs := make([][]daemon.Seen, len(all)), make([]error, len(all))
 	var running sync.WaitGroup
 	for i := range all {
@@ -47,7 +47,7 @@ func (e Engine) NoVXLAN(ctx context.Context, all []engine.Machine, port int) (pa
 }
 
 // closedPairs returns the pairs of servers between which a way lets no links pass, and why, in the order of the servers.
-func closedPairs(all []engine.Machine, seen []daemon.Seen, port int) (pairs []shareapi.Pair) {
+func closedPairs(all []engine.Server, seen []daemon.Seen, port int) (pairs []shareapi.Pair) {
 	number := map[string]int{}
 	for i := range all {
 		number[all[i].Node] = i

@@ -12,7 +12,7 @@ import (
 // TestClosedPairs: links go in user space between two servers if either way lets no large frames in at the port of links, or at that of the
 // daemons where links use it. A way that was not probed says nothing.
 func TestClosedPairs(t *testing.T) {
-	all := []engine.Machine{{Node: "x", Name: "a"}, {Node: "y", Name: "b"}, {Node: "z", Name: "c"}}
+	all := []engine.Server{{Node: "x", Name: "a"}, {Node: "y", Name: "b"}, {Node: "z", Name: "c"}}
 	whole, small := daemon.Frames(), []int{128, 1464}
 	way := func(from, to string, frames, links []int) daemon.Seen {
 		return daemon.Seen{From: from, To: to, Frames: frames, Links: links, LinksTried: links != nil}
