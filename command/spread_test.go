@@ -153,7 +153,7 @@ func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	if x[0] == 0 || y[0] == 0 || x[0] != y[1] || y[0] != x[1] {
 		t.Errorf("inspect shows %+v", all.Trunks)
 	}
-	if o := onServer(t, e, 1, exitOK, "inspect", "t-spread"); !strings.Contains(o.out, "\n"+a+"      "+b+"  4 ") {
+	if o := onServer(t, e, 1, exitOK, "inspect", "t-spread"); !strings.Contains(o.out, "\n"+a+"     "+b+"  4 ") {
 		t.Errorf("inspect shows no links from %s to %s:\n%s", a, b, o.out)
 	}
 }
