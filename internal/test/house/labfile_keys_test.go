@@ -82,7 +82,7 @@ func fileKeys() map[string]keyDoc {
 		"runtime.clock":         {example: "clock: dilated"},
 		"runtime.channel-delay": {example: "channel-delay: 2us"},
 		"runtime.management":    {example: "management: true"},
-		"runtime.hosts":         {values: "`auto`, names of machines, or labels of the Swarm's nodes as `node.labels.rack==a` or with `!=`, separated by commas", example: "hosts: auto"},
+		"runtime.hosts":         {values: "`auto`, names of servers, or labels of the Swarm's nodes as `node.labels.rack==a` or with `!=`, separated by commas", example: "hosts: auto"},
 		"runtime.links":         {example: "links: userspace"},
 		"runtime.io":            {example: "io: trains"},
 	}
