@@ -167,7 +167,7 @@ func helpArgs(app *cli.App, name string, words []string) ([]string, error) {
 // helpCommand is the verb help. With an argument arrange makes it a flag.
 func (p *program) helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: helpVerb, Aliases: []string{"h"}, Usage: "list the commands, or tell how to use one", ArgsUsage: "[COMMAND [SUBCOMMAND]]", OnUsageError: onUsage,
+		Name: helpVerb, Aliases: []string{"h"}, Usage: "list the commands, or print the help of one", ArgsUsage: "[COMMAND [SUBCOMMAND]]", OnUsageError: onUsage,
 		Action: func(c *cli.Context) error { return cli.ShowAppHelp(c) },
 	}
 }

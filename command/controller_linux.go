@@ -13,7 +13,7 @@ import (
 
 func (p *program) controllerCommand() *cli.Command {
 	return &cli.Command{
-		Name: "controller", Usage: "show the controllers of a lab that is up", OnUsageError: onUsage,
+		Name: "controller", Usage: "show the controllers of a running lab", OnUsageError: onUsage,
 		Subcommands: []*cli.Command{p.controllerLs()},
 		Action: func(c *cli.Context) error {
 			return usageError{fmt.Errorf("controller needs ls, not %q", c.Args().First())}
@@ -23,7 +23,7 @@ func (p *program) controllerCommand() *cli.Command {
 
 func (p *program) controllerLs() *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list the controllers: who leads, in which term, and how far each has come", OnUsageError: onUsage,
+		Name: "ls", Usage: "list the controllers: leader, term, and position in the log", OnUsageError: onUsage,
 		Description: "One that does not answer is gone: mcastlab deploy brings it back. A lab without controllers has none to list.",
 		Flags:       listFlags("controller-ls"),
 		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {

@@ -16,7 +16,7 @@ import (
 func (p *program) diffCommand() *cli.Command {
 	const name = "diff"
 	return &cli.Command{
-		Name: name, Usage: "say where two runs of a lab differ", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
+		Name: name, Usage: "compare two runs of a lab", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
 		Description: "RUN is a run's folder: mcastlab diff runs/star-1 runs/star-2. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
 			"the schemes, or from 1MiB on ratios between schemes that differ by more than 10 %.",
 		Flags: []cli.Flag{formatFlag(name)},

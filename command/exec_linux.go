@@ -28,14 +28,14 @@ func (e innerError) ExitCode() int { return e.code }
 func (p *program) execCommand() *cli.Command {
 	const name = execVerb
 	return &cli.Command{
-		Name: name, Usage: "run a program of this host at nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
+		Name: name, Usage: "run a program of this server at nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
 		Description: "mcastlab exec --node h0 -- ib_write_bw\nmcastlab exec --root --node 'leaf*' -- tcpdump -c 10 -i p0\n" +
 			"What follows -- is the program's. It is in the node's network namespace, and has the NIC of a host by libibverbs\n" +
 			"(make verbs). It runs as the user that called sudo. The exit code is the largest of the program's.\n" +
 			"Programs send in DSCP 0, of a lossy class, unless they ask for another: ib_write_bw --tclass=104.",
 		Flags: []cli.Flag{
 			labFlag(),
-			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "name or pattern of nodes", EnvVars: envOf(name, "node")},
+			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "nodes: names and patterns", EnvVars: envOf(name, "node")},
 			clockFlag(name, clockOfExec), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {
@@ -64,20 +64,20 @@ func (p *program) execCommand() *cli.Command {
 
 func clockFlag(command, otherwise string) cli.Flag {
 	return &cli.StringFlag{
-		Name: "clock", Usage: "what its clocks show: the lab's time (lab) or this server's (wall)", DefaultText: otherwise, EnvVars: envOf(command, "clock"),
+		Name: "clock", Usage: "clock of the program: lab time (lab) or time of this server (wall)", DefaultText: otherwise, EnvVars: envOf(command, "clock"),
 	}
 }
 
 const clockOfExec = "lab at the hosts of dilated labs"
 
 func rootFlag(command string) cli.Flag {
-	return &cli.BoolFlag{Name: "root", Usage: "run it as root, and not as the user that called sudo", EnvVars: envOf(command, "root")}
+	return &cli.BoolFlag{Name: "root", Usage: "run the program as root, not as the user that called sudo", EnvVars: envOf(command, "root")}
 }
 
 func verboseFlag(command string) cli.Flag {
 	return &cli.BoolFlag{
 		Name: "verbose", Aliases: []string{"v"}, EnvVars: envOf(command, "verbose"),
-		Usage: "say what is set for the program, and which class its packets have",
+		Usage: "print the environment set for the program, and the class of its packets",
 	}
 }
 
@@ -216,7 +216,7 @@ func anyNode(d *orchestrator.Deployed, pattern string) error {
 func (p *program) checkCommand() *cli.Command {
 	const name = "check"
 	return &cli.Command{
-		Name: name, Usage: "check whether this host can run labs", OnUsageError: onUsage,
+		Name: name, Usage: "check whether this server can run labs", OnUsageError: onUsage,
 		Description: "The exit code is 4 if something is missing; what to do about it is said beside it.",
 		Flags:       []cli.Flag{formatFlag(name)},
 		Action: func(c *cli.Context) error {

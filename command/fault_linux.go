@@ -70,21 +70,21 @@ func (p *program) faultAdd() *cli.Command {
 			"The keys are those of the lab file (docs/faults.md). Times are lab time, from now on. For example\n" +
 			"  mcastlab fault add loss --link 'h0-*' --rate 1% --for 10ms\n" +
 			"  mcastlab fault add crash --node leaf1 --dry-run\n" +
-			"It prints the fault's id, by which fault reset takes it away.",
+			"It prints the id of the fault, for fault reset.",
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "link", Usage: "links: a:1-b:2, agg*-core*, re:^h[0-3]-, tier:leaf-agg, label:rack1", EnvVars: envOf(name, "link")},
 			&cli.StringFlag{Name: "node", Usage: "hosts or switches: h3, h0..h7, agg*, re:..., tier:core, label:rack1", EnvVars: envOf(name, "node")},
 			&cli.StringFlag{Name: "controller", Usage: "controllers: controller0, controller*", EnvVars: envOf(name, "controller")},
 			&cli.StringFlag{Name: "rate", Usage: "probability per frame, 0.01 or 1%; bits per second of rate-cut and slow-receiver", EnvVars: envOf(name, "rate")},
-			&cli.StringFlag{Name: "delay", Usage: "how much later a frame comes", EnvVars: envOf(name, "delay")},
+			&cli.StringFlag{Name: "delay", Usage: "extra delay of a frame", EnvVars: envOf(name, "delay")},
 			&cli.IntFlag{Name: "priority", Value: 3, Usage: "class that is paused", EnvVars: envOf(name, "priority")},
-			&cli.GenericFlag{Name: "set", Value: &settings{}, Usage: "any other key of the kind: nth=[3], frames={kind: ack, from: h7}", EnvVars: envOf(name, "set")},
+			&cli.GenericFlag{Name: "set", Value: &settings{}, Usage: "another key of the fault kind: nth=[3], frames={kind: ack, from: h7}", EnvVars: envOf(name, "set")},
 			&cli.StringFlag{Name: "at", Usage: "delay before the fault starts", EnvVars: envOf(name, "at")},
-			&cli.StringFlag{Name: "for", Usage: "for how long; without it until fault reset", EnvVars: envOf(name, "for")},
-			&cli.StringFlag{Name: "every", Usage: "come again so long after it last began", EnvVars: envOf(name, "every")},
+			&cli.StringFlag{Name: "for", Usage: "duration; default: until fault reset", EnvVars: envOf(name, "for")},
+			&cli.StringFlag{Name: "every", Usage: "repeat this long after the last start", EnvVars: envOf(name, "every")},
 			&cli.Float64Flag{Name: "probability", Value: 1, Usage: "probability that the fault occurs, drawn for each occurrence", EnvVars: envOf(name, "probability")},
-			&cli.BoolFlag{Name: "dry-run", Usage: "only print the links or nodes it would hit", EnvVars: envOf(name, "dry-run")},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print the affected links or nodes and exit", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: p.faultAddAction,
 	}
@@ -193,7 +193,7 @@ func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error)
 
 func (p *program) faultLs() *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list the faults that are applied and what they hit", OnUsageError: onUsage,
+		Name: "ls", Usage: "list the active faults and the frames or nodes that they hit", OnUsageError: onUsage,
 		Flags: listFlags("fault-ls"),
 		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {
 			all, err := d.Faults(c.Context)
@@ -245,7 +245,7 @@ func (p *program) writeFaults(all []*nodeapi.Fault) error {
 
 func (p *program) faultReset() *cli.Command {
 	return &cli.Command{
-		Name: "reset", Usage: "take all faults away, or those whose id begins so", ArgsUsage: "[ID]", OnUsageError: onUsage,
+		Name: "reset", Usage: "remove all faults, or those whose id begins with ID", ArgsUsage: "[ID]", OnUsageError: onUsage,
 		Description: "mcastlab fault ls lists the ids. The lab file's faults have ids, too: lab-0, lab-1.",
 		Flags:       []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {

@@ -11,17 +11,17 @@ import (
 func (p *program) fuzzCommand() *cli.Command {
 	const name = "fuzz"
 	return &cli.Command{
-		Name: name, Usage: "search timelines of faults for one that breaks a promise", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Name: name, Usage: "search fault timelines for one that breaks a promise", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "Each seed draws faults and runs the lab's workloads, made small, on the event clock with every invariant checked: first with the\n" +
 			"faults, when workloads may fail but nothing may be wrong, then without, when everything must be right. What fails is made as small\n" +
 			"as it can and written to a lab file.\n" +
 			"With --labs each seed draws a whole lab, which is run twice: packet by packet with every invariant checked, and as run has it.",
 		Flags: []cli.Flag{
-			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many timelines", EnvVars: envOf(name, "seeds")},
-			&cli.Uint64Flag{Name: "labs", Usage: "draw so many labs, in place of timelines of one", DefaultText: "none", EnvVars: envOf(name, "labs")},
+			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "number of timelines", EnvVars: envOf(name, "seeds")},
+			&cli.Uint64Flag{Name: "labs", Usage: "draw this many random labs, instead of fault timelines of one lab", DefaultText: "none", EnvVars: envOf(name, "labs")},
 			&cli.Uint64Flag{Name: "from", Usage: "the first seed", DefaultText: "0", EnvVars: envOf(name, "from")},
-			&cli.StringFlag{Name: "out", Value: "runs", Usage: "folder for labs that fail", EnvVars: envOf(name, "out")},
-			&cli.BoolFlag{Name: "replay", Usage: "run the lab's own faults through both phases", EnvVars: envOf(name, "replay")},
+			&cli.StringFlag{Name: "out", Value: "runs", Usage: "directory for labs that fail", EnvVars: envOf(name, "out")},
+			&cli.BoolFlag{Name: "replay", Usage: "apply the faults of the lab in both phases", EnvVars: envOf(name, "replay")},
 			formatFlag(name),
 		},
 		Action: p.fuzzAction,

@@ -18,7 +18,7 @@ import (
 
 func (p *program) groupCommand() *cli.Command {
 	return &cli.Command{
-		Name: "group", Usage: "show the groups of a lab that is up; make one of programs' queue pairs; say what its external members are", OnUsageError: onUsage,
+		Name: "group", Usage: "show groups of a running lab; bind queue pairs of programs; list external members", OnUsageError: onUsage,
 		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupBind(), p.groupAddMember(), p.groupReady()},
 		Action: func(c *cli.Context) error {
 			return usageError{fmt.Errorf("group needs ls, bind, add-member or ready, not %q", c.Args().First())}
@@ -163,7 +163,7 @@ func (p *program) groupReady() *cli.Command {
 // groupShow is group ls, and inspect group.
 func (p *program) groupShow(name string) *cli.Command {
 	return &cli.Command{
-		Name: name, Usage: "show each group's tree, what every path has acknowledged, and who is the slowest", OnUsageError: onUsage,
+		Name: name, Usage: "show the tree of each group, the acknowledged PSN of each path, and the slowest receiver", OnUsageError: onUsage,
 		Description: "A group exists while a workload holds it.",
 		Flags:       listFlags("group-ls"),
 		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {

@@ -16,7 +16,7 @@ import (
 func (p *program) inspectCommand() *cli.Command {
 	const name = "inspect"
 	return &cli.Command{
-		Name: name, Aliases: []string{"ins"}, Usage: "show the nodes and groups of a lab that is up", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Name: name, Aliases: []string{"ins"}, Usage: "show the nodes and groups of a running lab", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "Without LAB it lists the labs that are up.",
 		Subcommands: []*cli.Command{p.groupShow("group")},
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json or prometheus", EnvVars: envOf(name, "format")}},

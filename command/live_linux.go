@@ -140,18 +140,18 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 func runtimeFlag(command, value string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
-		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the servers of mcastlab servers",
+		Usage: "docker; netns: processes in network namespaces; or hosts: containers on several servers (mcastlab servers)",
 	}
 }
 
 func (p *program) deployCommand() *cli.Command {
 	const name = "deploy"
 	return &cli.Command{
-		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Name: name, Aliases: []string{"dep"}, Usage: "start a lab and keep it running", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: labText + "\nA second time it changes nothing, or brings back what has gone. It needs root: mcastlab check says what else.",
 		Flags: []cli.Flag{
 			runtimeFlag(name, "docker"), attachFlag(name), exampleFlag(name),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only the outcome", EnvVars: envOf(name, "quiet")},
 			&cli.BoolFlag{Name: "management", Usage: "add a management network for the TCP traffic of programs", EnvVars: envOf(name, "management")},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print the plan and exit", EnvVars: envOf(name, "dry-run")},
 		},
@@ -200,7 +200,7 @@ func (p *program) deployCommand() *cli.Command {
 func (p *program) destroyCommand() *cli.Command {
 	const name = "destroy"
 	return &cli.Command{
-		Name: name, Aliases: []string{"des"}, Usage: "remove everything of a lab, in whatever state it is", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Name: name, Aliases: []string{"des"}, Usage: "remove a lab, in any state", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "LAB is a lab file, a folder that holds one, or the name of a lab that is up; without it, the lab file in this folder.",
 		Action: func(c *cli.Context) error {
 			lab, err := p.labName(c)

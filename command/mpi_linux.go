@@ -22,9 +22,9 @@ func (p *program) mpiCommand() *cli.Command {
 			"management network (deploy --management). exec says as whom they run. The exit code is that of Open MPI's mpirun.",
 		Flags: []cli.Flag{
 			labFlag(),
-			&cli.IntFlag{Name: "np", Usage: "how many ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
+			&cli.IntFlag{Name: "np", Usage: "number of ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
 			&cli.StringFlag{Name: "map", Usage: "hosts, in the order of the ranks: h3,h0,h0", DefaultText: "the lab's hosts", EnvVars: envOf(name, "map")},
-			&cli.BoolFlag{Name: "multicast", Usage: "have the switches do MPI_Bcast (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
+			&cli.BoolFlag{Name: "multicast", Usage: "send MPI_Bcast by multicast in the switches (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
 			clockFlag(name, programs.ClockWall), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {

@@ -20,7 +20,7 @@ import (
 // rcCommand is a small RC endpoint for experiments by hand.
 func (p *program) rcCommand() *cli.Command {
 	return &cli.Command{
-		Name: "rc", Usage: "be a small RC endpoint on an interface of this server, for tries by hand", OnUsageError: onUsage,
+		Name: "rc", Usage: "run a small RC endpoint on an interface of this server", OnUsageError: onUsage,
 		Description: "For example, a receiver for a lab with an external host h3 behind one end of a veth pair:\n" +
 			"   ip link add rc0 mtu 4200 type veth peer name rc1 mtu 4200; ip link set rc0 up; ip link set rc1 up\n" +
 			"   mcastlab deploy --attach h3=rc1 LAB\n" +

@@ -17,12 +17,12 @@ import (
 func (p *program) reportCommand() *cli.Command {
 	const name = "report"
 	return &cli.Command{
-		Name: name, Usage: "show runs as a page: pictures, tables, faults and counters", ArgsUsage: "RUN [RUN]...", OnUsageError: onUsage,
+		Name: name, Usage: "write a page of runs: pictures, tables, faults and counters", ArgsUsage: "RUN [RUN]...", OnUsageError: onUsage,
 		Description: "RUN is a run's folder. The page is one file that needs no network and no script: report.html in the run's folder, or the file that -o names.\n" +
 			"Several runs are set side by side, with what each takes over the first.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
-				Name: "out", Aliases: []string{"o"}, Usage: "the file to write", DefaultText: "report.html in the first run's folder", EnvVars: envOf(name, "out"),
+				Name: "out", Aliases: []string{"o"}, Usage: "file to write", DefaultText: "report.html in the first run's folder", EnvVars: envOf(name, "out"),
 			},
 		},
 		Action: p.reportAction,

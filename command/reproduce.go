@@ -17,7 +17,7 @@ import (
 func (p *program) reproduceCommand() *cli.Command {
 	const name = "reproduce"
 	return &cli.Command{
-		Name: name, Usage: "hold the papers' results against what this tree measures", ArgsUsage: "[RESULT|FIGURE]...", OnUsageError: onUsage,
+		Name: name, Usage: "compare the papers' results with the measurements of this version", ArgsUsage: "[RESULT|FIGURE]...", OnUsageError: onUsage,
 		Description: "Runs the labs of examples/papers on the event clock and writes a page with what each paper says, the parameters, bands and verdicts,\n" +
 			"and the papers' figures with their points. What the folder holds of an earlier run of the same program is not run again,\n" +
 			"so an interrupted reproduction goes on where it was. For example\n" +
@@ -27,14 +27,14 @@ func (p *program) reproduceCommand() *cli.Command {
 			"  mcastlab reproduce --list             what there is",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "list the results and figures, and run nothing", EnvVars: envOf(name, "list")},
-			&cli.BoolFlag{Name: "quick", Usage: "leave out labs that take more than some seconds; this is the default", EnvVars: envOf(name, "quick")},
-			&cli.BoolFlag{Name: "full", Usage: "run them, too", EnvVars: envOf(name, "full")},
+			&cli.BoolFlag{Name: "quick", Usage: "skip labs that take more than a few seconds (default)", EnvVars: envOf(name, "quick")},
+			&cli.BoolFlag{Name: "full", Usage: "run the slow labs, too", EnvVars: envOf(name, "full")},
 			&cli.StringFlag{
 				Name: "out", Aliases: []string{"o"}, Value: "reproduction", EnvVars: envOf(name, "out"),
-				Usage: "folder that the page, its figures and what was measured go to",
+				Usage: "directory for the page, its figures and the measurements",
 			},
 			jobsFlag(name),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.reproduceAction,
 	}
@@ -82,7 +82,7 @@ func (p *program) reproduceAction(c *cli.Context) error {
 }
 
 func jobsFlag(command string) cli.Flag {
-	return &cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "labs at a time", EnvVars: envOf(command, "jobs")}
+	return &cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "labs that run at the same time", EnvVars: envOf(command, "jobs")}
 }
 
 func checkJobs(c *cli.Context) error {

@@ -19,7 +19,7 @@ import (
 func (p *program) runCommand() *cli.Command {
 	const name = "run"
 	return &cli.Command{
-		Name: name, Usage: "run a lab's workloads and report what they show", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Name: name, Usage: "run the workloads of a lab and print the results", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: labText + "\nThe run's files go to a folder of their own, runs/<lab>-<n>. For example\n" +
 			"  mcastlab run examples/quickstart.mcl.yml                 on the event clock, as a table\n" +
 			"  mcastlab run examples/star.mcl.yml --format json -q      for a program to read\n" +
@@ -31,13 +31,13 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{
 				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
-				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own; hosts: containers on several servers",
+				Usage: "sim: event clock; docker: containers; netns: processes in network namespaces; hosts: containers on several servers",
 			},
 			attachFlag(name),
-			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},
+			&cli.Float64Flag{Name: "dilation", Usage: "wall time per lab time (running labs)", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},
 			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "multiply the automatic dilation by this factor (running labs)", EnvVars: envOf(name, "slower")},
 			&cli.Uint64Flag{Name: "seed", Usage: "seed of every random draw", DefaultText: "the lab's", EnvVars: envOf(name, "seed")},
-			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
+			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "directory for the run folders", EnvVars: envOf(name, "runs")},
 			&cli.StringSliceFlag{
 				Name: "capture", EnvVars: envOf(name, "capture"),
 				Usage: "write pcapng files of these ports: h0:0, leaf*:* (repeat, or separate by commas)",
@@ -48,11 +48,11 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "none, or messages: record what mcastlab trace needs", DefaultText: "what the lab says",
 			},
 			&cli.BoolFlag{
-				Name: "check", Usage: "verify the invariants after every event (slow), and then that the run without that is the same", EnvVars: envOf(name, "check"),
+				Name: "check", Usage: "verify the invariants after every event (slow), then compare with a run without the checks", EnvVars: envOf(name, "check"),
 			},
 			&cli.BoolFlag{
 				Name: "check-digest", EnvVars: envOf(name, "check-digest"),
-				Usage: "of a running lab in virtual time: hold every frame against the simulation of the same lab",
+				Usage: "compare every frame with the simulation of the same lab (running labs in virtual time)",
 			},
 			&cli.StringFlag{
 				Name: "acts", EnvVars: envOf(name, "acts"), TakesFile: true,
@@ -61,10 +61,10 @@ func (p *program) runCommand() *cli.Command {
 			jobsFlag(name),
 			workersFlag(name),
 			&cli.BoolFlag{Name: "no-skip", Usage: "simulate every packet of long messages; the results are identical, only slower", EnvVars: envOf(name, "no-skip")},
-			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
+			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "continue an interrupted sweep: its folder"},
 			&cli.BoolFlag{
 				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),
-				Usage: "the lab file may run programs of this server, as you (workloads of the kind command)",
+				Usage: "allow the lab file to run programs of this server, as you (workloads of the kind command)",
 			},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print the results and errors only", EnvVars: envOf(name, "quiet")},
 		},
@@ -232,7 +232,7 @@ func (p *program) writeReport(r *runner.Report, format string, quiet bool) error
 func workersFlag(command string) cli.Flag {
 	return &cli.IntFlag{
 		Name: "workers", EnvVars: envOf(command, "workers"),
-		Usage: "of a simulation: parts of the lab that run at the same time; the results are the same for any number; 0: all cores if that is faster",
+		Usage: "threads of a simulation; the results are the same for any number; 0: all cores if that is faster",
 	}
 }
 

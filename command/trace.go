@@ -16,7 +16,7 @@ import (
 func (p *program) traceCommand() *cli.Command {
 	const name = "trace"
 	return &cli.Command{
-		Name: name, Usage: "tell what happened to a run's messages, and where their time went", ArgsUsage: "RUN", OnUsageError: onUsage,
+		Name: name, Usage: "list the messages of a run, and explain where their time went", ArgsUsage: "RUN", OnUsageError: onUsage,
 		Description: "RUN is the folder of a run that recorded a trace (trace: messages in the lab file, or run --trace messages).\n" +
 			"Without more it lists the messages: the iterations of broadcasts and the like, of other programs each work request.\n" +
 			"  mcastlab trace RUN --slowest 10            those that took longest\n" +

@@ -17,7 +17,7 @@ import (
 func (p *program) watchCommand() *cli.Command {
 	const name = "watch"
 	return &cli.Command{
-		Name: name, Usage: "show a lab that is up, or a run, in a browser", ArgsUsage: "[LAB|RUN]", OnUsageError: onUsage,
+		Name: name, Usage: "show a running lab, or a run, in a browser", ArgsUsage: "[LAB|RUN]", OnUsageError: onUsage,
 		Description: "RUN is a run's folder, of a run that has ended or goes on. It prints an address of this server, to open in a browser, and goes on until\n" +
 			"it is interrupted. Who has the address, with its token, sees what the page shows. docs/watch.md has more.",
 		Flags: []cli.Flag{

@@ -17,7 +17,7 @@ import (
 func (p *program) wipeCommand() *cli.Command {
 	const name = "wipe"
 	return &cli.Command{
-		Name: name, Usage: "list all that is mcastlab's on this host, and with --yes remove it", OnUsageError: onUsage,
+		Name: name, Usage: "list everything of mcastlab on this server, and remove it with --yes", OnUsageError: onUsage,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Usage: "remove it", EnvVars: envOf(name, "yes")}},
 		Action: func(c *cli.Context) error {
 			if err := noArgs(c); err != nil {
@@ -61,12 +61,12 @@ func (p *program) wipeCommand() *cli.Command {
 func (p *program) captureCommand() *cli.Command {
 	const name = "capture"
 	return &cli.Command{
-		Name: name, Usage: "capture the frames of a port of a lab that is up", ArgsUsage: "NODE:PORT", OnUsageError: onUsage,
+		Name: name, Usage: "capture frames at a port of a running lab", ArgsUsage: "NODE:PORT", OnUsageError: onUsage,
 		Description: "The capture is pcapng with lab time as time stamps: mcastlab capture -w - h0:0 | wireshark -k -i -",
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Value: "-", Usage: "file to write, - for standard output", EnvVars: envOf(name, "write")},
-			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Usage: "stop after so many frames", DefaultText: "at Ctrl-C", EnvVars: envOf(name, "count")},
+			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Usage: "stop after this many frames", DefaultText: "at Ctrl-C", EnvVars: envOf(name, "count")},
 		},
 		Action: p.captureAction,
 	}
@@ -102,7 +102,7 @@ func (p *program) captureAction(c *cli.Context) (err error) {
 
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "print what a node has written", ArgsUsage: "NODE", OnUsageError: onUsage,
+		Name: "logs", Usage: "print the log of a node", ArgsUsage: "NODE", OnUsageError: onUsage,
 		Description: "NODE is a host, a switch or a controller: mcastlab logs h0.",
 		Flags:       []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
