@@ -152,11 +152,13 @@ func (g *group) covers(ports []int) bool {
 }
 
 // prune removes the paths of an earlier attempt from the table, and sends the removal to the switches
-// on them. Switches that the new attempt has already reached ignore that.
+// on them. Switches that the new attempt has already reached ignore that. The removal also goes up the
+// port that the earlier attempt came by: if a switch or a link between the leader and here has failed
+// meanwhile, nobody above it can reach the switches from there to here.
 func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 	if g.forgetAt == 0 {
 		for i := range g.path {
-			if p := &g.path[i]; !p.host && p.port != g.ingress && p.port != in {
+			if p := &g.path[i]; !p.host && p.port != in {
 				b := s.pool.BlockFor(wire.MRPHeaderLen + wire.MRPRecordLen)
 				buf := wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, Attempt: g.attempt}.AppendTo(b.Fill(0))
 				b.Fill(len(wire.MRPRecord{IP: g.id}.AppendTo(buf)))

@@ -29,6 +29,10 @@ var attackTrees = []pitfall{
 			wrong: "A tree is activated although a link of it has gone",
 			edits: edit("virtswitch/registration.go", "case s.severed(g):", "case false:"),
 			test:  "virtswitch TestTreeWhateverChanges",
+		}, {
+			wrong: "A new attempt voids the entries of the one before downward only, and those cut off from the leader stay",
+			edits: edit("virtswitch/registration.go", "!p.host && p.port != in {", "!p.host && p.port != g.ingress && p.port != in {"),
+			test:  "virtswitch TestTreeVoided",
 		}},
 	},
 	{
