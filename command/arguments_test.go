@@ -104,7 +104,7 @@ func TestIgnored(t *testing.T) {
 		{[]string{"fuzz", "--format", "xml", quickstart}, `no format "xml"`},
 		{[]string{"diff", "--format", "xml", "a", "b"}, `no format "xml"`},
 		{[]string{"completion", "bash", "zsh"}, "completion takes a shell (bash, zsh or fish), not 2 arguments"},
-		{[]string{"help", "rnu"}, `no command "rnu": see mcastlab help`},
+		{[]string{"help", "rnu"}, `no command "rnu", did you mean "run"?`},
 		{[]string{"help", "run", "fast"}, `no command "run fast"`},
 		{[]string{"run", "--fast"}, "-fast: see mcastlab run --help"},
 		{[]string{"run", "--seed", "x", quickstart}, `invalid value "x" for flag -seed`},

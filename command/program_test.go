@@ -115,8 +115,8 @@ func TestPrograms(t *testing.T) {
 		code          int
 		out, err      string
 	}{
-		{"arguments", `{name: echo, args: [3, "", "a b", yes]}`, 0, `h1: ["3" "" "a b" "yes"]` + "\n", "run folder: "},
-		{"some ranks", `{name: echo, label: two, ranks: [h2, h3]}`, 0, "h2: []\nh3: []\n", "run folder: "},
+		{"arguments", `{name: echo, args: [3, "", "a b", yes]}`, 0, `h1: ["3" "" "a b" "yes"]` + "\n", ""},
+		{"some ranks", `{name: echo, label: two, ranks: [h2, h3]}`, 0, "h2: []\nh3: []\n", ""},
 		{"wrong", "{name: wrong}", 1, "WRONG", "mcastlab: wrong wrong, h2: rank 2 has it wrong\n"},
 		{"an error", "{name: fails}", 4, "", "program fails on h1: out of luck"},
 		{"misspelt", "{name: ecko}", 3, "", `:3:30: there is no program "ecko" in this binary, did you mean "echo"?`},

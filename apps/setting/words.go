@@ -57,7 +57,7 @@ func Suggest(got string, words []string) string {
 }
 
 // numbered returns the first and the last of the words that differ from got in their number alone, or an empty string if they are
-// fewer than two.
+// fewer than two or some are missing between them.
 func numbered(got string, words []string) string {
 	stem := strings.TrimRight(got, "0123456789")
 	if stem == got || stem == "" {
@@ -70,7 +70,7 @@ func numbered(got string, words []string) string {
 			all = append(all, n)
 		}
 	}
-	if len(all) < 2 {
+	if len(all) < 2 || slices.Max(all)-slices.Min(all) != len(all)-1 {
 		return ""
 	}
 	return fmt.Sprintf("%s%d to %s%d", stem, slices.Min(all), stem, slices.Max(all))
