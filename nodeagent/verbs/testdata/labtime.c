@@ -228,8 +228,9 @@ static void deadlines(void)
 }
 
 static pthread_mutex_t taken = PTHREAD_MUTEX_INITIALIZER;
+static sem_t joined;
 
-// one waits where another thread holds the lock.
+// one waits where another thread holds the lock, and lives until that thread has given up joining it, however late that is.
 static void *one(void *p)
 {
 	int64_t from = wall();
@@ -242,6 +243,8 @@ static void *one(void *p)
 	if (pthread_mutex_clocklock(&taken, CLOCK_MONOTONIC, &t) != ETIMEDOUT)
 		fail("pthread_mutex_clocklock", 0, ETIMEDOUT, ETIMEDOUT);
 	passed("pthread_mutex_clocklock", from);
+	while (sem_wait(&joined))
+		;
 	return p;
 }
 
@@ -264,12 +267,14 @@ static void locks(void)
 	mtx_t m;
 	cnd_t c;
 	pthread_mutex_lock(&taken);
+	sem_init(&joined, 0, 0);
 	pthread_create(&waits, NULL, one, NULL);
 	int64_t from = wall();
 	struct timespec t = spec(now(CLOCK_REALTIME) + LENGTH);
 	if (pthread_timedjoin_np(waits, NULL, &t) != ETIMEDOUT)
 		fail("pthread_timedjoin_np", 0, ETIMEDOUT, ETIMEDOUT);
 	passed("pthread_timedjoin_np", from);
+	sem_post(&joined);
 	pthread_join(waits, NULL);
 	pthread_rwlock_rdlock(&w);
 	from = wall();
