@@ -25,6 +25,7 @@ type checker struct {
 	node   int                         // the machine that took a frame in this event, or -1
 	group  uint32                      // the group of that frame, or 0
 	trees  treeCheck
+	gaps   gaps
 	// displaced marks, by node, both ends of each link on which a fault has delayed or duplicated
 	// a frame, or has altered or dropped a pause frame. Headroom is not computed for those faults.
 	displaced []bool
@@ -39,7 +40,7 @@ const conserveEvery = 64
 const lookedAtMax = 4096
 
 func newChecker(n *Net) *checker {
-	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, n.links.Len()), node: -1, displaced: make([]bool, len(n.nodes))}
+	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, n.links.Len()), node: -1, displaced: make([]bool, len(n.nodes)), gaps: newGaps()}
 }
 
 func (c *checker) failf(format string, args ...any) {
@@ -52,6 +53,9 @@ func (c *checker) failf(format string, args ...any) {
 func (c *checker) decided(l *machine.Link, f *wire.Frame, v faults.Verdict) {
 	if v.Twice || v.Delay > 0 || f.Kind() == wire.KindPFC && v != (faults.Verdict{}) {
 		c.displaced[l.Node], c.displaced[c.net.ports[l.ID()].node] = true, true
+	}
+	if losesMRP(f, v) {
+		c.gap(topo.End{Node: int(l.Node), Port: int(l.NodePort)})
 	}
 }
 

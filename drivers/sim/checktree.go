@@ -30,9 +30,9 @@ func (t *treeCheck) beforeFrame(groups wire.GroupRange, f *wire.Frame) {
 }
 
 // forgotten records that a switch has lost its group tables.
-func (n *Net) forgotten() {
+func (n *Net) forgotten(node int) {
 	if n.check != nil {
-		n.check.trees.forgot = true
+		n.check.trees.forgot, n.check.gaps.switches[node] = true, true
 	}
 }
 

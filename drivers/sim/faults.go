@@ -111,6 +111,9 @@ func (t target) SetFault(from topo.End, l faults.Link) { t.n.SetFault(t.id(from)
 
 // SetCarrier implements faults.LinkTarget.
 func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
+	if t.n.check != nil && !up {
+		t.n.check.gap(at)
+	}
 	if nd := t.n.at(at.Node); nd.sw != nil {
 		nd.sw.SetCarrier(now, at.Port, up)
 	} else {
@@ -175,7 +178,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	n := t.n
 	nd := n.at(node)
 	if nd.sw != nil {
-		n.forgotten()
+		n.forgotten(node)
 		return nd.sw.Restart(now)
 	}
 	h := nd.host
@@ -208,7 +211,7 @@ func (t target) EndAgent(now vtime.Time, node int) (lost int) { return t.Restart
 
 // WipeGroups implements faults.SwitchTarget.
 func (t target) WipeGroups(_ vtime.Time, node int) int {
-	t.n.forgotten()
+	t.n.forgotten(node)
 	return t.n.at(node).sw.WipeGroups()
 }
 

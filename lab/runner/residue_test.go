@@ -71,3 +71,47 @@ func TestFailedWorkloadLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// voided is a lab in which agg0 crashes when a registration has passed it. core0, agg2 and agg4 are in no
+// tree of the next attempt.
+const voided = `
+name: voided
+topology: {three-layer: {radix: 6, pods: 3, leaves: 1, hosts: 2, aggs: 2, cores: 8, core-groups: 2}}
+links: {delay: 14.22012us}
+workloads:
+  - {reduce-scatter: {schemes: [{name: in-network}], sizes: [1KiB], iterations: 1}}
+faults:
+`
+
+// TestVoidedAttempt: switches forget the entries of an attempt that a crash has voided, also those that the
+// crash cuts off from the leader. A switch whose neighbours have all crashed, and one to which a fault loses
+// the removal, keep them, and that is no residue.
+func TestVoidedAttempt(t *testing.T) {
+	for _, c := range []struct {
+		faults string
+		keep   string // a switch that keeps the group, or none
+	}{
+		{"  - {in: run, at: 67.5us, crash: {nodes: [agg0]}}\n", ""},
+		{"  - {in: run, at: 60us, crash: {nodes: [agg0, agg2, agg4]}}\n", "core0"},
+		{"  - {in: run, at: 67.5us, crash: {nodes: [agg0]}}\n  - {in: run, at: 150us, loss: {links: [leaf1-agg2, leaf2-agg4], rate: 1}}\n", "agg2"},
+	} {
+		l, err := lab.Parse("voided.mcl.yml", []byte(voided+c.faults))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newFaultRun(t, l, true)
+		if _, err := r.work(0); err != nil {
+			t.Errorf("%s: %v", c.faults, err)
+		}
+		keep := map[string]bool{}
+		g := r.net.Graph()
+		for i := g.Hosts; i < len(g.Nodes); i++ {
+			if r.net.Switch(i).Holding().Groups > 0 {
+				keep[g.Nodes[i].Name] = true
+			}
+		}
+		if len(keep) > 0 != (c.keep != "") || c.keep != "" && !keep[c.keep] {
+			t.Errorf("%s: %v keep the group, want %q", c.faults, keep, c.keep)
+		}
+	}
+}

@@ -33,6 +33,14 @@ var attackTrees = []pitfall{
 			wrong: "A new attempt voids the entries of the one before downward only, and those cut off from the leader stay",
 			edits: edit("virtswitch/registration.go", "!p.host && p.port != in {", "!p.host && p.port != g.ingress && p.port != in {"),
 			test:  "virtswitch TestTreeVoided",
+		}, {
+			wrong: "Entries that no removal could reach are taken for a leak",
+			edits: edit("drivers/sim/residue.go", " || n.check != nil && groups-n.check.cutOff(i) <= orphans", ""),
+			test:  "lab/runner TestVoidedAttempt",
+		}, {
+			wrong: "A switch with one failed neighbour is excused for what it keeps",
+			edits: edit("drivers/sim/cutoff.go", "\t\tcase !w.c.gaps.switches[far.Node]:\n\t\t\treturn false\n", ""),
+			test:  "drivers/sim TestCutOff",
 		}},
 	},
 	{
