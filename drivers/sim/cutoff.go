@@ -45,7 +45,7 @@ type island struct {
 	entered map[int]bool // by node
 }
 
-// cutOff reports whether nobody beyond the switches that the walk comes to could pass a deletion on to them:
+// cutOff reports whether nobody beyond the switches that the walk enters could pass a deletion on to them:
 // all other paths lead over links with gaps, or to switches that have lost their group tables.
 func (w *island) cutOff(node int) bool {
 	n := w.c.net
