@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -148,11 +149,32 @@ func served() []string {
 }
 
 // makeAlike has the program get the same number and the same addresses in each run, where the kernel lets it: programs draw random
-// numbers from their number, and addresses are in the frames of one-sided requests.
+// numbers from their number, and addresses are in the frames of one-sided requests. The calling goroutine is locked to its thread.
 func (s *programStart) makeAlike() {
 	const noRandomAddresses = 0x0040000 // ADDR_NO_RANDOMIZE of personality(2)
 	_, _, _ = unix.RawSyscall(unix.SYS_PERSONALITY, noRandomAddresses, 0, 0)
+	spareThreads(guardThreads)
 	_ = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("999"), 0)
+}
+
+// guardThreads is more than the goroutines of a guardian that block at once.
+const guardThreads = 16
+
+// spareThreads starts n threads and leaves them idle. The Go runtime starts another thread only when a goroutine
+// may run and no thread is idle; its number would be that of the program, or of a child of the program, in the PID
+// namespace that the guardian shares with them.
+func spareThreads(n int) {
+	var begun, ended sync.WaitGroup
+	begun.Add(n)
+	for range n {
+		ended.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			begun.Done()
+			begun.Wait() // each goroutine has a thread of its own by now
+		})
+	}
+	ended.Wait()
 }
 
 // Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, or

@@ -72,4 +72,13 @@ var attackTurns = []pitfall{
 			test:  "nodeagent/verbs TestRandomThreads",
 		}},
 	},
+	{
+		what: "A thread of the guardian takes the process number of a program, which then has another first PSN, and the run another digest",
+		seen: "TestLiveTurns beside other tests: of three runs one has another digest, that of a run whose `ibv_rc_pingpong` at h0 has number 1001",
+		bugs: []bug{{
+			wrong: "One idle thread is as good as sixteen",
+			edits: edit("orchestrator/programs/guard.go", "\t\t\tbegun.Wait() // each goroutine has a thread of its own by now\n", ""),
+			test:  "orchestrator/programs TestSpareThreads",
+		}},
+	},
 }

@@ -1,0 +1,61 @@
+//go:build linux
+
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// spareEnv names, for a process of this test, the number of goroutines that block at once.
+const spareEnv = "MCASTLAB_TEST_SPARE"
+
+// TestSpareThreads: a guardian whose goroutines block starts no thread, which would take the process number that a program
+// gets in each run. A program that draws its first PSN from its number, as ibv_rc_pingpong does, would send other frames.
+func TestSpareThreads(t *testing.T) {
+	if os.Getenv(spareEnv) != "" {
+		runtime.LockOSThread() // as the goroutine that forks the program
+		spareThreads(guardThreads)
+		before := threads(t)
+		blockAll(guardThreads - 1)
+		fmt.Printf("%d threads more\n", threads(t)-before)
+		return
+	}
+	for range 20 {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestSpareThreads$") //nolint:gosec // this test
+		cmd.Env = append(os.Environ(), spareEnv+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "0 threads more\n") {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+}
+
+// blockAll has n goroutines sleep at once, in calls that keep their threads.
+func blockAll(n int) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for left := (unix.Timespec{Nsec: 50e6}); unix.Nanosleep(&left, &left) == unix.EINTR; {
+			}
+		})
+	}
+	all.Wait()
+}
+
+// threads returns the number of threads of this process.
+func threads(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
