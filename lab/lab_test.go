@@ -313,6 +313,8 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {queues: input, flow-control: credits, pfc: false}\n", `lab:3:41: switches.flow-control: credits is for the priorities of switches.pfc, which is off: leave pfc out`},
 		{head + "switches: {queues: input, flow-control: credits, pfc: {xoff: 1kB}}\n", `lab:3:55: switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon, resume-offset and alpha`},
 		{head + "switches: {queues: input, flow-control: credits, pfc: {resume-offset: 1kB}}\n", `lab:3:55: switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon, resume-offset and alpha`},
+		{head + "links: {vlan: 7}\nswitches: {queues: input, flow-control: credits, classes: [{pcp: 4, priority: 4}, {dscp: 4, priority: 3}, {pcp: 3, priority: 4}]}\n",
+			`lab:4:107: NICs count credits by the code point of a tagged packet, 3, and switches would return them for priority 4, so both would wait for good: give priority 3, or remove flow-control: credits`},
 		{head + "switches: {queues: input, flow-control: credits}\nfaults: [{loss: {rate: 1%}}]\n", `lab:4:10: faults can lose a credit, which stops a link for good: remove them, or flow-control: credits`},
 		{head + "workloads: [{bcast: {schemes: [{chain: {transport: ud}}], sizes: [1B]}}]\n", "lab:3:52: broadcast scheme chain has no transport: it is for broadcasts by unicast"},
 		{head + "workloads: [{bcast: {schemes: [{unicast: {transport: ud, pace: 5}}], sizes: [1B]}}]\n", "lab:3:64: scheme unicast over ud has no pace: it has per-chunk and alpha"},
@@ -538,6 +540,7 @@ func TestExpect(t *testing.T) {
 // the same lab.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))
+	f.Add([]byte("name: x\r\rtopology: {star: ]\r\r"))
 	for _, file := range examples(f) {
 		b, err := os.ReadFile(file)
 		if err != nil {

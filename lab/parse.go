@@ -237,7 +237,8 @@ func syntaxError(err error, text []byte) *Error {
 func misindented(text []byte, last int) (line int, why string) {
 	var open []int // indentations of the mappings and lists around the line
 	brackets, opens := 0, true
-	for i, l := range strings.Split(string(text), "\n")[:last] {
+	lines := strings.Split(string(text), "\n")
+	for i, l := range lines[:min(last, len(lines))] { // the parser counts a lone CR as the end of a line, too
 		rest := strings.TrimLeft(l, " ")
 		indent := len(l) - len(rest)
 		rest, _, _ = strings.Cut(rest, " #")

@@ -33,6 +33,7 @@ func TestRemedies(t *testing.T) {
 		{head + "workloads:\n  - bcast:\n      schemes: [cepheus]\n     sizes: [1MiB]\n", []string{`6:1: line 6 is indented by 5, its neighbours by 4 or 6`}},
 		{head + "workloads:\n  - bcast:\n      schemes: [cepheus]\n       sizes: [1MiB]\n", []string{`6:1: line 6 is indented by 7, its neighbours by 6`}},
 		{head + "links:\n  rate: 100Gbps\n delay: 1us\n" + work, []string{`5:1: line 5 is indented by 1, its neighbours by 0 or 2`}},
+		{"name: x\r\rtopology: {star: ]\r\r", []string{`3:18: not valid YAML: `}}, // line ends of old Macs
 		{head + work + "expect: [bcast.cepheus.1MiB.jct.p50 < 100us, bcast.cepheus.1MiB.jct.p50 < 0.1ms + 2 * 5ns]\n", nil},
 		{head + work + "expect: [bcast.cepheus.1MiB.recovery.cutoffs < 100us]\n", []string{
 			`has the time 100us, and bcast.cepheus.1MiB.recovery.cutoffs is not a time: leave the unit out`}},

@@ -137,6 +137,15 @@ func (c *checking) checkCredits() {
 	case len(c.l.Faults) > 0:
 		c.failf("faults[0]", "faults can lose a credit, which stops a link for good: remove them, or flow-control: credits")
 	}
+	if c.l.Links.VLAN == 0 {
+		return
+	}
+	for i, k := range s.Classes {
+		if k.PCP != nil && *k.PCP != k.Priority {
+			c.failf(fmt.Sprintf("switches.classes[%d]", i), "NICs count credits by the code point of a tagged packet, %d, and switches would return them for priority %d, "+
+				"so both would wait for good: give priority %[1]d, or remove flow-control: credits", *k.PCP, k.Priority)
+		}
+	}
 }
 
 // checkGroups verifies the settings of groups and of the units that handle their feedback.

@@ -60,6 +60,12 @@ func TestCutOff(t *testing.T) {
 		if got := n.check.cutOff(core); got != 1 {
 			t.Errorf("links down: %v; with all neighbours gone %d groups are excused", down, got)
 		}
+		if !down {
+			delete(n.check.gaps.switches, g.Peer(core, 0).Node)
+			if got := n.check.cutOff(core); got != 0 {
+				t.Errorf("with a neighbour that lacks the group without having lost it %d groups are excused", got)
+			}
+		}
 		if leaf := g.Peer(0, 0).Node; n.check.cutOff(leaf) != 0 {
 			t.Error("the leaf of the leader is excused")
 		}

@@ -107,6 +107,10 @@ func TestPauses(t *testing.T) {
 	frame(p, "leaf0", 1, 60*us, 0)    // which is not paused any more
 	frame(p, "leaf1", 2, 100*us, 100) // 0.512 us, by h6
 	frame(p, "nobody", 0, 0, 65535)
+	for at, priority := range []uint8{8, 16} { // 335.5 us of priority 3, by h4; then priority 4 is paused, and resumed
+		p.observe("leaf1", 400*us+vtime.Time(at), machine.Event{Kind: machine.EventPauseReceived, Port: 0, Priority: priority, Value: 65535})
+	}
+	p.observe("leaf1", 402*us, machine.Event{Kind: machine.EventPauseReceived, Port: 0, Priority: 16})
 	frame(p, "leaf0", 99, 0, 65535)
 	p.observe("leaf1", 0, machine.Event{Kind: machine.EventDrop, Value: 65535})
 	for _, c := range []struct {
@@ -115,9 +119,10 @@ func TestPauses(t *testing.T) {
 		by       string
 		took     vtime.Duration
 	}{
-		{0, 1000 * us, "leaf0:1", "h1", vtime.Duration(40 * us)},
+		{0, 300 * us, "leaf0:1", "h1", vtime.Duration(40 * us)},
 		{20 * us, 30 * us, "leaf0:1", "h1", vtime.Duration(10 * us)},
 		{99 * us, 200 * us, "leaf1:2", "h6", 512 * vtime.Nanosecond},
+		{400 * us, 420 * us, "leaf1:0", "h4", vtime.Duration(20 * us)},
 		{200 * us, 300 * us, "spine0:0", "leaf0", vtime.Duration(100 * us)},
 	} {
 		x := p.longest(c.from, c.to)

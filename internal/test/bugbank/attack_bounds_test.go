@@ -71,4 +71,22 @@ var attackBounds = []pitfall{
 			test:  "lab/search TestWideKeys",
 		}},
 	},
+	{
+		what: "Two ends of a link count one packet under two priorities",
+		seen: "mcastlab fuzz --labs 1 --from 8005199, at 74f15dca: a lab with credits, a VLAN and a rule for a code point waits for good",
+		bugs: []bug{{
+			wrong: "Rules for code points are taken with credits",
+			edits: edit("lab/switchcheck.go", "*k.PCP != k.Priority {", "*k.PCP > 7 {"),
+			test:  "lab TestErrors",
+		}},
+	},
+	{
+		what: "A line that one reader counts is none for another, and an index leaves its slice",
+		seen: "go test -fuzz FuzzParse ./lab: a lab file with line ends of CR alone",
+		bugs: []bug{{
+			wrong: "The search for wrong indentation counts lines as the parser does",
+			edits: edit("lab/parse.go", "lines[:min(last, len(lines))]", "lines[:last]"),
+			test:  "lab TestRemedies",
+		}},
+	},
 }

@@ -37,6 +37,10 @@ var attackTrees = []pitfall{
 			wrong: "Entries that no removal could reach are taken for a leak",
 			edits: edit("drivers/sim/residue.go", " || n.check != nil && groups-n.check.cutOff(i) <= orphans", ""),
 			test:  "lab/runner TestVoidedAttempt",
+		}, {
+			wrong: "A switch with one failed neighbour is excused for what it keeps",
+			edits: edit("drivers/sim/cutoff.go", "\t\tcase !w.c.gaps.switches[far.Node]:\n\t\t\treturn false\n", ""),
+			test:  "drivers/sim TestCutOff",
 		}},
 	},
 	{
