@@ -142,8 +142,8 @@ func (c *checking) checkCredits() {
 	}
 	for i, k := range s.Classes {
 		if k.PCP != nil && *k.PCP != k.Priority {
-			c.failf(fmt.Sprintf("switches.classes[%d]", i), "NICs count credits by the code point of a tagged packet, %d, and switches would return them for priority %d, "+
-				"so both would wait for good: give priority %[1]d, or remove flow-control: credits", *k.PCP, k.Priority)
+			c.failf(fmt.Sprintf("switches.classes[%d]", i), "NICs count credits by the code point of a tagged packet, %d, "+
+				"and switches would return them for priority %d, so both would wait for good: give priority %[1]d, or remove flow-control: credits", *k.PCP, k.Priority)
 		}
 	}
 }
