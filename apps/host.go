@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// HostPrograms is a Kind whose ranks are programs of this machine, in processes of their own. They run in running
+// HostPrograms is a Kind whose ranks are programs of this server, in processes of their own. They run in running
 // labs, and only if the user who runs the lab file allows it.
 type HostPrograms interface {
 	Kind
@@ -15,7 +15,7 @@ type HostPrograms interface {
 	HostProgram() HostProgram
 }
 
-// HostProgram is a program of this machine.
+// HostProgram is a program of this server.
 type HostProgram struct {
 	Argv    []string
 	MPI     bool           // Open MPI's mpirun starts the ranks
@@ -43,7 +43,7 @@ type Exit struct {
 // Failed reports whether the program has failed, or was ended.
 func (x *Exit) Failed() bool { return x.Code != 0 || x.Why != "" }
 
-// Exits are the Details of a row of programs of this machine.
+// Exits are the Details of a row of programs of this server.
 type Exits []Exit
 
 // Key implements Details.
@@ -109,5 +109,5 @@ func (e *Exits) Failures(row *Row) (lines []string) {
 	return lines
 }
 
-// Unclocked marks Details of rows whose times are not the lab's: they include this machine's computing time.
+// Unclocked marks Details of rows whose times are not the lab's: they include this server's computing time.
 type Unclocked interface{ WallTime() }

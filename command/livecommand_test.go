@@ -32,7 +32,7 @@ func TestProgramsRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run " + dilated, "use --runtime netns or docker"},
 		{"run --allow-programs " + dilated, "use --runtime netns or docker"},
-		{"run -r netns " + dilated, "runs touch on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs"},
+		{"run -r netns " + dilated, "runs touch on this server, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs"},
 		{"run -r docker " + dilated, "add --allow-programs"},
 		{"run -r netns --allow-programs " + auto, "set dilation under runtime"},
 		{"run -r netns " + lockstep, "add --allow-programs"},

@@ -8,7 +8,7 @@ import (
 
 // TestEscapes: no lab file reaches the host. There is no key for privilege, mounts,
 // devices, interfaces, host networks or images, and no name can be a path, an
-// option or a piece of shell. Workloads that run programs of this machine have no key for a user, an environment, a
+// option or a piece of shell. Workloads that run programs of this server have no key for a user, an environment, a
 // folder, a shell or a namespace, and are refused unless they are allowed (TestPrograms).
 func TestEscapes(t *testing.T) {
 	const plain = "name: %q\ntopology: {custom: {hosts: [h0, %q], switches: [s0], links: [h0-s0, %q]}}\nworkloads:\n  - bcast: {label: %q, schemes: [{cepheus: {label: %q}}], sizes: [1KiB]}\n"
@@ -68,7 +68,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestPrograms: programs that a lab file runs on this machine have to be allowed, in a running lab, on a clock whose
+// TestPrograms: programs that a lab file runs on this server have to be allowed, in a running lab, on a clock whose
 // dilation is set; and their name in a run's folder is no path.
 func TestPrograms(t *testing.T) {
 	const base = "name: x\ntopology: {star: {hosts: 2}}\n"
@@ -85,7 +85,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	refused(l.CheckPrograms(false, 3), "runs /usr/../bin/id.sh on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs")
+	refused(l.CheckPrograms(false, 3), "runs /usr/../bin/id.sh on this server, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs")
 	refused(l.CheckPrograms(true, 0), "set dilation under runtime")
 	refused(l.CheckSim(), "use --runtime netns or docker")
 	if err := l.CheckPrograms(true, 3); err != nil {

@@ -14,7 +14,7 @@ import (
 // Host holds the settings in which one host differs from the others.
 type Host struct {
 	Name     string   `yaml:"name" json:"name,omitzero" doc:"host of the topology" required:"true"`
-	Kind     string   `yaml:"kind" json:"kind,omitzero" doc:"emulated; or external: a real RoCE device behind an interface of this machine, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
+	Kind     string   `yaml:"kind" json:"kind,omitzero" doc:"emulated; or external: a real RoCE device behind an interface of this server, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
 	External External `yaml:"external" json:"external,omitzero" doc:"what the lab must know of an external host's queue pair; group add-member says it later"`
 }
 

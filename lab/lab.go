@@ -178,8 +178,8 @@ type HostCost struct {
 
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
-	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest at which this machine keeps accurate time" default:"auto"`
-	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
+	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest at which this server keeps accurate time" default:"auto"`
+	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any server; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
 	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
 	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`
 	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"servers of the testbed (mcastlab servers) that the lab is spread over, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2, or by labels of the Swarm: node.labels.rack==a (docs/hosts.md); default: this server alone"`
@@ -191,7 +191,7 @@ type Runtime struct {
 const (
 	clockAuto     = "auto"
 	ClockLockstep = "lockstep" // lab time is virtual in running labs, too
-	ClockDilated  = "dilated"  // it follows the wall clock of the machine that runs the lab
+	ClockDilated  = "dilated"  // it follows the wall clock of the server that runs the lab
 )
 
 // Workload is one entry of workloads. Package apps/registry has all kinds.

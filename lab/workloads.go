@@ -90,13 +90,13 @@ func (l *Lab) CheckSim() error {
 	for i, w := range l.Workloads {
 		e := w.Chosen()
 		if _, ok := e.Kind.(apps.HostPrograms); ok {
-			return l.workloadError(i, "%s runs programs of this machine, which a simulation cannot: use --runtime netns or docker", e.Name)
+			return l.workloadError(i, "%s runs programs of this server, which a simulation cannot: use --runtime netns or docker", e.Name)
 		}
 	}
 	return nil
 }
 
-// CheckPrograms returns an *Error if the lab runs programs of this machine and that is not allowed, or no
+// CheckPrograms returns an *Error if the lab runs programs of this server and that is not allowed, or no
 // dilation is set, since their duration is not known beforehand. Else it returns nil.
 func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
 	for i, w := range l.Workloads {
@@ -105,7 +105,7 @@ func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
 		switch {
 		case !ok:
 		case !allowed:
-			return l.workloadError(i, "%s runs %s on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs",
+			return l.workloadError(i, "%s runs %s on this server, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs",
 				e.Name, k.HostProgram().Argv[0])
 		case dilation == 0 && l.Runtime.Clock != ClockLockstep:
 			return l.workloadError(i, "what the programs of %s take is not known beforehand, and so not how slow the clock has to be: "+
@@ -115,7 +115,7 @@ func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
 	return nil
 }
 
-// RunsPrograms reports whether the lab runs programs of this machine.
+// RunsPrograms reports whether the lab runs programs of this server.
 func (l *Lab) RunsPrograms() bool { return l.CheckSim() != nil }
 
 func (l *Lab) workloadError(i int, format string, args ...any) error {

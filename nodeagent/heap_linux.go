@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// giveBack returns the free part of the node's heap to the machine. The Go runtime lets garbage grow to 4 MiB,
+// giveBack returns the free part of the node's heap to the server. The Go runtime lets garbage grow to 4 MiB,
 // and later to the size of the used heap, before it collects any: in each of hundreds of processes.
 func giveBack() { debug.FreeOSMemory() }
 

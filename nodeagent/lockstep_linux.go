@@ -54,7 +54,7 @@ type member struct {
 	trace    *traces.Recorder      // nil: the lab has no trace
 	lines    []byte                // of the trace, that have not been sent yet
 	taps     map[nodePort][]uint32 // numbers of the captures at each port
-	turns    *verbs.Turns          // of programs of the machine; nil: the lab runs none here
+	turns    *verbs.Turns          // of programs of the server; nil: the lab runs none here
 	server   *verbs.Server         // of those
 
 	s    nodeapi.Node_LockstepServer
@@ -465,7 +465,7 @@ func (x *member) begin(start *nodeapi.Start) error {
 	return nil
 }
 
-// program returns the program of the node's rank in a job: for a program of this machine it has its turns, and records
+// program returns the program of the node's rank in a job: for a program of this server it has its turns, and records
 // its begin and end.
 func (x *member) program(start *nodeapi.Start, app apps.App) func(*rank.Rank) error {
 	if _, ok := app.(command.App); !ok {

@@ -1,4 +1,4 @@
-// The messages between the library and the NIC's side (package nodeagent/verbs). Both run on one machine, so numbers
+// The messages between the library and the NIC's side (package nodeagent/verbs). Both run on one server, so numbers
 // have its byte order, which is little-endian. A request and its reply are one message each of a SEQPACKET socket.
 // TestLayout compares these structures with the package's.
 #ifndef MCASTLAB_PROTOCOL_H
@@ -93,7 +93,7 @@ enum { V_PROGRAM = 49, V_THREAD, V_PARK, V_BYE, V_EXPECT, V_DIES };
 // sets asleep then, and gives the turn on. A thread that finds asleep set asks for a turn (V_BACK) before it does anything else.
 struct v_seat {
 	_Atomic uint32_t busy, asleep; // busy: what the library waits for now is part of the turn
-	uint64_t served[2];            // pipes that the machine reads from at any time: the program's output and errors
+	uint64_t served[2];            // pipes that the server reads from at any time: the program's output and errors
 	_Atomic uint64_t said;         // messages of the thread after V_THREAD: the node may not have heard all
 };
 enum { V_SEAT_SIZE = 4096 };

@@ -120,7 +120,7 @@ func TestIRNAgainstGoBackN(t *testing.T) {
 }
 
 // BenchmarkIRN is the curve: goodput, as a share of the line, of go-back-N and of selective
-// repeat over the rate of loss. It measures the lab, not this machine.
+// repeat over the rate of loss. It measures the lab, not this server.
 func BenchmarkIRN(b *testing.B) {
 	for _, receivers := range []int{1, 4} {
 		for _, loss := range lossRates {

@@ -263,7 +263,7 @@ func TestLostCNPs(t *testing.T) {
 }
 
 // BenchmarkIncast is the table of fairness and queue of every parameter set with 2 to 64
-// flows, over 20 recovery times each. It measures the lab, not this machine.
+// flows, over 20 recovery times each. It measures the lab, not this server.
 func BenchmarkIncast(b *testing.B) {
 	for _, name := range []string{"dcqcn", "dcqcn-connectx", "dcqcn-hpcc"} {
 		for _, k := range []int{2, 4, 8, 16, 32, 64} {

@@ -1,4 +1,4 @@
-// Package command runs programs of this machine at a lab's hosts as workloads: perftest, UCX, MPI programs and whatever
+// Package command runs programs of this server at a lab's hosts as workloads: perftest, UCX, MPI programs and whatever
 // else uses libibverbs. Their processes are the orchestrator's to start; here are their settings and their report.
 package command
 
@@ -19,10 +19,10 @@ import (
 // Name is the workload's name in lab files.
 const Name = "command"
 
-// Settings are a program of this machine in a lab file.
+// Settings are a program of this server in a lab file.
 type Settings struct {
 	Label    string           `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the program's"`
-	Run      []string         `yaml:"run" json:"run,omitzero" doc:"a program of this machine and its arguments; no shell reads them" required:"true"`
+	Run      []string         `yaml:"run" json:"run,omitzero" doc:"a program of this server and its arguments; no shell reads them" required:"true"`
 	Launcher string           `yaml:"launcher" json:"launcher,omitzero" doc:"who starts the ranks: none, each is started by itself; or mpirun, Open MPI starts them" default:"none" enum:"none,mpirun"`
 	Ranks    setting.Hosts    `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	PerHost  int              `yaml:"per-host" json:"perHost,omitzero" doc:"ranks at each host; with 2 at h0 and h1, ranks 0 and 2 are at h0" default:"1"`
@@ -98,12 +98,12 @@ func (*Settings) Links(*topo.Graph, int, *apps.Row) int { return 0 }
 // Only implements apps.Kind: a command is one.
 func (*Settings) Only(*apps.Row) apps.Kind { return nil }
 
-// App reports programs of this machine. It implements apps.App.
+// App reports programs of this server. It implements apps.App.
 type App struct{}
 
 // Run implements apps.App: there is nothing to run in a process of mcastlab's.
 func (App) Run(*rank.Rank, []byte) error {
-	return errors.New("a program of this machine runs in a process of its own")
+	return errors.New("a program of this server runs in a process of its own")
 }
 
 // Reduce implements apps.App. It returns one row, or none if the run was interrupted before all programs had ended.

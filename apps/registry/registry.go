@@ -34,7 +34,7 @@ type Workload struct {
 	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
 	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in virtual time only"`
 	Flows         *flows.Settings         `yaml:"flows" json:"flows,omitzero" doc:"flows that begin and end while others continue"`
-	Command       *command.Settings       `yaml:"command" json:"command,omitzero" doc:"a program of this machine at each rank, in labs that are up (docs/libibverbs.md)"`
+	Command       *command.Settings       `yaml:"command" json:"command,omitzero" doc:"a program of this server at each rank, in labs that are up (docs/libibverbs.md)"`
 }
 
 // Entry is a kind of workload and its key.

@@ -38,8 +38,8 @@ type Coordinator struct {
 	cfg     *sim.Config
 	plan    *window.Plan
 	streams Streams
-	shared  *shared // with the nodes; of a lab that is spread over machines it is empty
-	far     *far    // nil: all nodes are on this machine
+	shared  *shared // with the nodes; of a lab that is spread over servers it is empty
+	far     *far    // nil: all nodes are on this server
 	nodes   []remote
 	ledger  *window.Ledger
 	channel *window.Channel
@@ -114,7 +114,7 @@ func newCoordinator(cfg *sim.Config) (*Coordinator, error) {
 type Rounds struct {
 	Count  uint64
 	Grants uint64 // to nodes, in all rounds together
-	Bytes  uint64 // of messages to and from machines
+	Bytes  uint64 // of messages to and from servers
 }
 
 // Rounds returns the counters of the rounds so far.
@@ -132,7 +132,7 @@ func (c *Coordinator) HandOver(give func(node int, files []*os.File) error) erro
 	return nil
 }
 
-// Close unmaps the shared memory, or ends the connections to machines.
+// Close unmaps the shared memory, or ends the connections to servers.
 func (c *Coordinator) Close() error {
 	err := c.shared.close()
 	if c.far == nil {
@@ -141,7 +141,7 @@ func (c *Coordinator) Close() error {
 	for i := range c.nodes {
 		err = errors.Join(err, c.nodes[i].grant.unmap(), c.nodes[i].slot.unmap())
 	}
-	for _, m := range c.far.machines {
+	for _, m := range c.far.servers {
 		if merr := m.Close(); merr != nil {
 			err = errors.Join(err, c.lost(m, fmt.Errorf("its daemon has gone before the run ended: %w", merr)))
 		}
@@ -338,7 +338,7 @@ func (c *Coordinator) Round() error {
 	return nil
 }
 
-// roundHere runs a round of nodes that are all on this machine.
+// roundHere runs a round of nodes that are all on this server.
 func (c *Coordinator) roundHere() error {
 	begin := time.Now()
 	counted := begin // wall clock from which the wait counts

@@ -1,6 +1,6 @@
 // Package lockstep runs a lab in virtual time whose nodes are processes. Frames cross veth pairs as
 // real RoCEv2; time does not come from the wall clock but from bounds (package window), so that the
-// run is the simulation, bit for bit, on any machine and under any load.
+// run is the simulation, bit for bit, on any server and under any load.
 //
 // Each node's process drives its part of the lab (sim.Net), which holds one node. The orchestrator's
 // process is the coordinator. It grants each node an instant up to which the node handles its events; a

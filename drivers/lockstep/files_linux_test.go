@@ -67,7 +67,7 @@ func alone(t *testing.T) bool {
 }
 
 // TestMemoryFails: whichever file of the shared memory cannot be made, mapped or handed over, that is an error, and nothing of the memory is left, at a
-// coordinator, at the relay of a machine and at a node.
+// coordinator, at the relay of a server and at a node.
 func TestMemoryFails(t *testing.T) {
 	if !alone(t) {
 		return

@@ -15,13 +15,13 @@ func (b broken) Close() error {
 	return errors.Join(b.Conn.Close(), errors.New("tls: failed to send closeNotify alert"))
 }
 
-// TestDaemonGone: the error of a machine whose connection cannot be closed names the machine and the instant.
+// TestDaemonGone: the error of a server whose connection cannot be closed names the server and the instant.
 func TestDaemonGone(t *testing.T) {
 	here, there := net.Pipe()
 	if err := there.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := &Coordinator{shared: &shared{}, far: &far{machines: []*Machine{NewMachine("m1 (10.0.0.2)", broken{here})}}}
+	c := &Coordinator{shared: &shared{}, far: &far{servers: []*Server{NewServer("m1 (10.0.0.2)", broken{here})}}}
 	c.now.Store(2_500_000)
 	err := c.Close()
 	if err == nil || !strings.HasPrefix(err.Error(), "server m1 (10.0.0.2), at 2.5us of lab time: its daemon has gone before the run ended: ") {

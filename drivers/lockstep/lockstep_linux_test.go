@@ -78,7 +78,7 @@ type bench struct {
 	l      *lab.Lab
 	cfg    sim.Config
 	c      *Coordinator
-	relays []*Relay // of more than one machine
+	relays []*Relay // of more than one server
 	memory []*NodeMemory
 	pipes  [][]*pipe
 	nodes  []*Node
@@ -112,8 +112,8 @@ func newBench(t *testing.T, text string) *bench {
 	return newBenchOn(t, text, 1)
 }
 
-// newBenchOn makes a bench whose nodes are spread over machines, one after the other.
-func newBenchOn(t *testing.T, text string, machines int) *bench {
+// newBenchOn makes a bench whose nodes are spread over servers, one after the other.
+func newBenchOn(t *testing.T, text string, servers int) *bench {
 	t.Helper()
 	l, err := lab.Parse("bench", []byte(text))
 	if err != nil {
@@ -124,7 +124,7 @@ func newBenchOn(t *testing.T, text string, machines int) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, l: l, cfg: sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l)}, errs: make(chan error, len(g.Nodes))}
-	if b.c, err = b.coordinator(machines); err != nil {
+	if b.c, err = b.coordinator(servers); err != nil {
 		t.Fatal(err)
 	}
 	b.calls = timelineOf(t, b.c.Faults(), l)
@@ -155,7 +155,7 @@ func newBenchOn(t *testing.T, text string, machines int) *bench {
 			t.Fatal(err)
 		}
 	}
-	if machines > 1 {
+	if servers > 1 {
 		return b
 	}
 	if err := b.c.HandOver(b.give); err != nil {
@@ -164,17 +164,17 @@ func newBenchOn(t *testing.T, text string, machines int) *bench {
 	return b
 }
 
-// coordinator makes the coordinator, with relays if there is more than one machine.
-func (b *bench) coordinator(machines int) (*Coordinator, error) {
-	if machines == 1 {
+// coordinator makes the coordinator, with relays if there is more than one server.
+func (b *bench) coordinator(servers int) (*Coordinator, error) {
+	if servers == 1 {
 		return NewCoordinator(&b.cfg)
 	}
 	at := make([]int, len(b.cfg.Graph.Nodes))
-	var all []*Machine
+	var all []*Server
 	for i := range at {
-		at[i] = i % machines
+		at[i] = i % servers
 	}
-	for m := range machines {
+	for m := range servers {
 		local := make([]bool, len(at))
 		for i := range at {
 			local[i] = at[i] == m
@@ -196,7 +196,7 @@ func (b *bench) coordinator(machines int) (*Coordinator, error) {
 				b.t.Error(err)
 			}
 		})
-		b.relays, all = append(b.relays, r), append(all, NewMachine(fmt.Sprint("m", m), here))
+		b.relays, all = append(b.relays, r), append(all, NewServer(fmt.Sprint("m", m), here))
 	}
 	return NewSpread(&b.cfg, all, at)
 }

@@ -48,12 +48,12 @@ type NodeConfig struct {
 	// arrives.
 	Request func(at vtime.Time, rank int, q outofband.Request) error
 
-	// Programs are programs of the machine at the node; nil if there can be none.
+	// Programs are programs of the server at the node; nil if there can be none.
 	Programs Programs
 }
 
-// Programs are programs of the machine whose time is the lab's. They may wait for events outside the lab: for each other by
-// sockets of the machine, for files, for children. Their conditions are checked while no node has a turn, so that it does
+// Programs are programs of the server whose time is the lab's. They may wait for events outside the lab: for each other by
+// sockets of the server, for files, for children. Their conditions are checked while no node has a turn, so that it does
 // not matter which of two programs was faster.
 type Programs interface {
 	// Outside returns the number of threads that wait like that, and a count that grows with every action of a program

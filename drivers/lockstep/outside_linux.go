@@ -20,7 +20,7 @@ func (c *Coordinator) lookOutside() error {
 	if waiting == 0 && (stuck == 0 || !idle) || touched == c.touched && !idle {
 		return nil
 	}
-	inside := waiting == 0 // it is no matter of this machine when they end
+	inside := waiting == 0 // it is no matter of this server when they end
 	for alone := false; ; {
 		c.touched = touched
 		found, err := c.check()
@@ -102,5 +102,5 @@ func (c *Coordinator) idle() bool {
 }
 
 // Awaited returns the number of times that programs have resumed after an event that no program of the lab caused, but the
-// machine. Such a run need not be the same again.
+// server. Such a run need not be the same again.
 func (c *Coordinator) Awaited() uint64 { return c.awaited }

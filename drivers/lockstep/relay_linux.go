@@ -12,16 +12,16 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
-// Relay is a machine's end of a run of a lab that is spread over several (Machine is the coordinator's). It shares memory
+// Relay is a server's end of a run of a lab that is spread over several (Server is the coordinator's). It shares memory
 // with the nodes here as a coordinator does, and decides nothing.
 type Relay struct {
 	shared *shared
 	rounds []uint32 // by node: number of its grant
-	out    [][]int  // by node: numbers of its transmitters whose links leave the machine
+	out    [][]int  // by node: numbers of its transmitters whose links leave the server
 	taken  []uint64 // by number: frames whose announcements have been passed on
 	in     []bool   // by number: it is elsewhere, and sends to a node here
 
-	// Links, if set, returns the reason why the links to other machines are broken. It is called in each
+	// Links, if set, returns the reason why the links to other servers are broken. It is called in each
 	// round.
 	Links func() error
 }
@@ -175,7 +175,7 @@ func (r *Relay) announce(a announced) error {
 }
 
 // tell returns the answer to a round: the reports of its nodes, and their announcements to other
-// machines.
+// servers.
 func (r *Relay) tell(granted []int) ([]byte, error) {
 	b := []byte{sayDone}
 	var all []announced

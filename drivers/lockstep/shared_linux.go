@@ -9,15 +9,15 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
-// shared is the shared memory of the nodes of one machine, as the process sees it that lets them advance.
+// shared is the shared memory of the nodes of one server, as the process sees it that lets them advance.
 type shared struct {
 	files  files
 	bell   bell
-	local  []bool // by node: whether it is on this machine
+	local  []bool // by node: whether it is on this server
 	names  []string
 	grants []grant // by node; nil: it is elsewhere
 	slots  []slot
-	rings  []ring // by number of the transmitter: those of links that leave the machine, both directions
+	rings  []ring // by number of the transmitter: those of links that leave the server, both directions
 }
 
 // newShared makes the memory of the nodes that are local, and of the links at their ports.

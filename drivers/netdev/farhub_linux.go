@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A management network over several machines is a bridge on each. Every machine sends to all others itself, so a bridge passes frames from one
+// A management network over several servers is a bridge on each. Every machine sends to all others itself, so a bridge passes frames from one
 // machine to no other: its ports that lead away are isolated from each other, and nothing goes in circles.
 
-// farPort is the port of a bridge that leads to other machines by VXLAN.
+// farPort is the port of a bridge that leads to other servers by VXLAN.
 const farPort = "far"
 
-// Reach links the bridge to those on other machines, at whose addresses all of them have VXLAN of the identifier and the port of t.
+// Reach links the bridge to those on other servers, at whose addresses all of them have VXLAN of the identifier and the port of t.
 func (n *Namespace) Reach(t Tunnel, remotes []net.IP) error {
 	fail := func(err error) error {
 		return fmt.Errorf("link management network to %v (VXLAN %d, UDP port %d): %w", remotes, t.VNI, t.Port, err)
@@ -49,7 +49,7 @@ func (n *Namespace) Reach(t Tunnel, remotes []net.IP) error {
 	return nil
 }
 
-// ReachBy links the bridge to that on another machine, to which far passes frames.
+// ReachBy links the bridge to that on another server, to which far passes frames.
 func (n *Namespace) ReachBy(machine int, far End) error {
 	near := End{NS: n, Port: machine, Alias: far.Alias}
 	if err := Join(near, far); err != nil {
@@ -68,7 +68,7 @@ func (n *Namespace) ReachBy(machine int, far End) error {
 	return nil
 }
 
-// lead makes an interface a port of the bridge that leads to another machine.
+// lead makes an interface a port of the bridge that leads to another server.
 func (n *Namespace) lead(l netlink.Link) error {
 	bridge, err := n.nl.LinkByName(hub)
 	if err != nil {

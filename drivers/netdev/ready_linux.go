@@ -13,7 +13,7 @@ import (
 // that both have a carrier, and a worker of its own (linkwatch) gives the first a queue later. A frame that is sent
 // before is lost, and sendmsg reports success.
 
-// readyWait bounds the wait for that worker, which takes milliseconds on an idle machine.
+// readyWait bounds the wait for that worker, which takes milliseconds on an idle server.
 const readyWait = 2 * time.Minute
 
 // ready waits until the kernel carries frames out of an interface, which people know as alias.
@@ -29,7 +29,7 @@ func (n *Namespace) ready(name, alias string) error {
 		}
 		if time.Since(begin) > readyWait {
 			return fmt.Errorf("interface of %s: it has been set up, and the kernel has not made it operational within %v (its state is %s): "+
-				"the far end is down, or the machine is overloaded", alias, readyWait, l.Attrs().OperState)
+				"the far end is down, or the server is overloaded", alias, readyWait, l.Attrs().OperState)
 		}
 		time.Sleep(pause)
 	}

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tunnel is a link to another machine: VXLAN (RFC 7348) to one address, whose network identifier is of this link alone.
+// Tunnel is a link to another server: VXLAN (RFC 7348) to one address, whose network identifier is of this link alone.
 type Tunnel struct {
 	VNI           int
 	Port          int // UDP, at both ends
 	Local, Remote net.IP
 }
 
-// JoinFar makes an end whose link leads to another machine, brings it up, and returns when it carries frames. The kernel makes it in the namespace of this
+// JoinFar makes an end whose link leads to another server, brings it up, and returns when it carries frames. The kernel makes it in the namespace of this
 // process, whose addresses it sends from for good, and it is then moved to the node. It has no underlying interface: else its
 // MTU would be bound to that one's.
 func JoinFar(e End, t Tunnel) error {

@@ -1,4 +1,4 @@
-// Package trunk carries the frames of many links over one connection between two machines. What waits in the links' sockets travels as one
+// Package trunk carries the frames of many links over one connection between two servers. What waits in the links' sockets travels as one
 // batch; while the connection takes no more, frames wait there, and none is dropped here.
 package trunk
 

@@ -33,7 +33,7 @@ const (
 // receiveMax is the most frames that one call of Receive gives.
 const receiveMax = 64
 
-// Trunk is one machine's end. Its links stay; connections may follow each other.
+// Trunk is one server's end. Its links stay; connections may follow each other.
 type Trunk struct {
 	ports  map[int]Port
 	links  []int // sorted
@@ -236,7 +236,7 @@ func (t *Trunk) deliver(b []byte, n uint32, run [][]byte, gone *atomic.Bool) ([]
 			return run, err
 		}
 		if t.ports[link] == nil {
-			return run, fmt.Errorf("a frame of link %d, which is not between these machines", link)
+			return run, fmt.Errorf("a frame of link %d, which is not between these servers", link)
 		}
 		if b = rest; link != at {
 			if err := t.hand(at, run, gone); err != nil {

@@ -257,7 +257,7 @@ func TestEnds(t *testing.T) {
 		"garbage": {func(_ *testing.T, c net.Conn, _, _ *pipe) { _, _ = c.Write(bytes.Repeat([]byte{0xff}, 64)) }, "a batch of"},
 		"strange link": {func(_ *testing.T, c net.Conn, _, _ *pipe) {
 			_, _ = c.Write(twoFrames().bytes())
-		}, "a frame of link 3, which is not between these machines"},
+		}, "a frame of link 3, which is not between these servers"},
 		"lost": {func(t *testing.T, c net.Conn, node, port *pipe) {
 			if _, err := io.ReadFull(c, make([]byte, headerBytes)); err != nil { // a beat: it has begun
 				t.Error(err)

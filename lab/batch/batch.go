@@ -91,7 +91,7 @@ func (p *estimate) done(j *Job, d Done) {
 		return
 	}
 	p.ran += j.Takes
-	rest := time.Since(p.begun).Seconds() / p.ran * p.left // this machine's speed
+	rest := time.Since(p.begun).Seconds() / p.ran * p.left // this server's speed
 	p.say("%d of %d: %s: %.1f s; about %.0f s are left", p.made, p.all, j.Name, d.Wall, rest)
 }
 

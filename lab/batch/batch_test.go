@@ -15,7 +15,7 @@ import (
 )
 
 // TestRun: all jobs are done, whatever becomes of others; errors come in the order of the jobs; jobs done before do
-// not count for the speed of the machine.
+// not count for the speed of the server.
 func TestRun(t *testing.T) {
 	jobs := make([]Job, 9)
 	for i := range jobs {

@@ -302,7 +302,7 @@ func (b *page) times(rows []apps.Row) {
 	b.table([]string{"scheme", "size", "avg (us)", "min", "max", "p50", "p99", "p50 / best", "iterations", "verified"}, lines)
 }
 
-// sizeOf returns the size of a row's messages. Programs of the machine have none that is known.
+// sizeOf returns the size of a row's messages. Programs of the server have none that is known.
 func sizeOf(row *apps.Row) string {
 	if apps.DetailsOf[apps.Exits](*row) != nil {
 		return "-"

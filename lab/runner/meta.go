@@ -53,7 +53,7 @@ type Meta struct {
 	AckHops      uint64 `json:"ack_hops"`
 	Rounds       uint64 `json:"rounds,omitempty"`      // in which containers in virtual time have advanced
 	Grants       uint64 `json:"grants,omitempty"`      // nodes that have advanced in them, all rounds together
-	RoundBytes   uint64 `json:"round_bytes,omitempty"` // bytes of the messages between machines for that
+	RoundBytes   uint64 `json:"round_bytes,omitempty"` // bytes of the messages between servers for that
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`

@@ -16,10 +16,10 @@ const (
 	// outsideEvery is the interval at which a simulation checks for programs outside package rank.
 	outsideEvery = 250 * time.Millisecond
 	// interruptWait is the time after which an interrupted simulation that has not ended is checked for
-	// a program that holds it up. One that computes notices, if slowly on a busy machine.
+	// a program that holds it up. One that computes notices, if slowly on a busy server.
 	interruptWait = time.Second
 	// blameAfter is the time that a program must have kept its turn then to count as the one that holds the simulation up: one that
-	// reads some megabytes on a busy machine has kept it for 600 ms.
+	// reads some megabytes on a busy server has kept it for 600 ms.
 	blameAfter = 1500 * time.Millisecond
 )
 
@@ -80,7 +80,7 @@ func aside(ctx context.Context, n turns, say func(format string, args ...any), f
 }
 
 // outsideSay returns the function that reports programs that keep their turn. Without programs of users none can:
-// then a turn is long because the machine is busy.
+// then a turn is long because the server is busy.
 func outsideSay(env *apps.Env, say func(format string, args ...any)) func(format string, args ...any) {
 	if len(env.Programs) == 0 && env.Delivered == nil {
 		return nil

@@ -81,7 +81,7 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 	r := &Rehearsal{}
 	for _, w := range all {
 		if _, is := l.Workloads[w.Of].Chosen().Kind.(apps.HostPrograms); is {
-			// What a program of this machine does cannot be simulated. Its row has no time, and one step.
+			// What a program of this server does cannot be simulated. Its row has no time, and one step.
 			r.Steps = append(r.Steps, Step{Row: len(r.Rows)})
 			r.Rows = append(r.Rows, apps.Row{Workload: w.Label, Payload: apps.PayloadOwn, Iterations: 1, Details: &apps.Exits{}})
 			continue

@@ -63,7 +63,7 @@ type Report struct {
 	EventsCut uint64 `json:"events_missing,omitempty"`
 }
 
-// Fidelity is the verdict on whether the machine kept up with the lab's clock, so that the
+// Fidelity is the verdict on whether the server kept up with the lab's clock, so that the
 // times are those of the lab.
 type Fidelity struct {
 	Verdict string `json:"verdict"` // ok, or violated
@@ -88,7 +88,7 @@ type RowFidelity struct {
 	Share     float64 `json:"share"`
 	OK        bool    `json:"ok"`
 	External  bool    `json:"external,omitempty"` // nothing is claimed of its times
-	Repeats   int     `json:"repeats,omitempty"`  // times it was measured before, when the machine was late
+	Repeats   int     `json:"repeats,omitempty"`  // times it was measured before, when the server was late
 }
 
 // of returns the verdict on one row: ok, violated, or not claimed for a row with external hosts.
@@ -119,7 +119,7 @@ func (f *Fidelity) write(b *strings.Builder) {
 	}
 	for _, r := range f.Rows {
 		if r.Repeats > 0 {
-			fmt.Fprintf(b, "  %s %s at %v was measured again, more slowly, because the machine had been late (%d times)\n",
+			fmt.Fprintf(b, "  %s %s at %v was measured again, more slowly, because the server had been late (%d times)\n",
 				r.Workload, r.Scheme, lab.Size(r.SizeBytes), r.Repeats)
 		}
 	}

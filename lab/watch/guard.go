@@ -1,4 +1,4 @@
-// Package watch shows labs and runs in a browser of this machine.
+// Package watch shows labs and runs in a browser of this server.
 package watch
 
 import (
@@ -23,14 +23,14 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Loopback parses an address to listen at, which must be one of this machine's own: the page is for its users alone.
+// Loopback parses an address to listen at, which must be one of this server's own: the page is for its users alone.
 func Loopback(text string) (netip.AddrPort, error) {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil {
 		return at, fmt.Errorf("address %q: write an address and a port, such as 127.0.0.1:0 or [::1]:8080", text)
 	}
 	if !at.Addr().IsLoopback() {
-		return at, fmt.Errorf("address %q is not of the loopback: use 127.0.0.1 or [::1], and ssh -L to look from another machine", text)
+		return at, fmt.Errorf("address %q is not of the loopback: use 127.0.0.1 or [::1], and ssh -L to look from another server", text)
 	}
 	return at, nil
 }

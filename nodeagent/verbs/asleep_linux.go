@@ -20,14 +20,14 @@ import (
 // sleeps is put among those that wait, and the next has its turn. When it is awake again it runs beside no other: no thread has a turn, and no lab
 // time passes, until it sleeps, waits or ends. Its calls of the library take place in a turn that it asks for.
 //
-// The instant of the check depends on the machine, but its result does not: while no other thread runs, a thread that waits for one of them sleeps
+// The instant of the check depends on the server, but its result does not: while no other thread runs, a thread that waits for one of them sleeps
 // until the node has seen it, however long that takes.
 
 // Waits on the wall clock.
 const (
 	firstLook  = 200 * time.Microsecond // at a thread that keeps its turn; each further look is twice as late
 	lastLook   = 5 * time.Millisecond
-	asleepWait = 20 * time.Millisecond // for a call that may wait for the machine, and not for a program
+	asleepWait = 20 * time.Millisecond // for a call that may wait for the server, and not for a program
 )
 
 // sight is the node's view of a thread in the kernel. Calls of it do not wait for the program.
@@ -147,7 +147,7 @@ func call(text string) (nr int, args []uint64, ok bool) {
 }
 
 // byItself reports whether a call ends without another program: a sleep on the wall clock, a wait with a time-out, or a write to a file
-// that the machine reads.
+// that the server reads.
 func (v *sight) byItself(text string) bool {
 	nr, a, ok := call(text)
 	if !ok {
@@ -176,7 +176,7 @@ func (v *sight) byItself(text string) bool {
 	return timedCall(nr, a)
 }
 
-// forPrograms are calls that wait for other programs, and hardly ever for the machine.
+// forPrograms are calls that wait for other programs, and hardly ever for the server.
 var forPrograms = []int{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_OPENAT,
 	unix.SYS_FUTEX, unix.SYS_WAIT4, unix.SYS_WAITID, unix.SYS_SPLICE, unix.SYS_TEE, unix.SYS_FLOCK,

@@ -26,7 +26,7 @@ type group struct {
 	members []mrp.Member // the others, if it is to be registered here
 }
 
-// groupMembersMax bounds the members that a program may name. A fabric of as many hosts is far beyond one machine.
+// groupMembersMax bounds the members that a program may name. A fabric of as many hosts is far beyond one server.
 const groupMembersMax = 4096
 
 // toGroup returns the address of the group that a queue pair is being connected to.

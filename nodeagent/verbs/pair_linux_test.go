@@ -119,7 +119,7 @@ func hostsIn(t testing.TB, ipv6 bool) (h [2]*host, sent *tape) {
 	return hostsAt(t, ipv6, ClockRate{}, machine.PortConfig{BitsPerSec: 100e9, Delay: 2 * vtime.Microsecond})
 }
 
-// hostsAt starts two of them on such a link whose clock has that rate, which programs get; without one it is the machine's, and
+// hostsAt starts two of them on such a link whose clock has that rate, which programs get; without one it is the server's, and
 // programs get none.
 func hostsAt(t testing.TB, ipv6 bool, clock ClockRate, link machine.PortConfig) (h [2]*host, sent *tape) {
 	t.Helper()
@@ -218,7 +218,7 @@ func (h *host) emptied(t testing.TB) {
 	t.Helper()
 	var m virtrnic.Made
 	ends, groups := 0, 0
-	for range 12000 { // two minutes, and more on a busy machine
+	for range 12000 { // two minutes, and more on a busy server
 		h.loop.Call(vtime.Never, func(vtime.Time) {
 			member, led := h.server.agent.Groups()
 			ends, groups = h.server.cm.Len(), len(h.server.groups)+member+led

@@ -84,7 +84,7 @@ func near(a, b vtime.Time) bool {
 	return a.Sub(b) < vtime.Millisecond && b.Sub(a) < vtime.Millisecond
 }
 
-// TestRandomPipelines: pipelines that are drawn by seed end in virtual time, have the same output as on the machine's clock, and take the
+// TestRandomPipelines: pipelines that are drawn by seed end in virtual time, have the same output as on the server's clock, and take the
 // same lab time in each run. MCASTLAB_PIPELINES=FIRST-LAST takes other seeds than the day's.
 func TestRandomPipelines(t *testing.T) {
 	lib := library(t)
@@ -104,7 +104,7 @@ func TestRandomPipelines(t *testing.T) {
 		in := func() string { return "cd " + t.TempDir() + "\n" + script }
 		want, err := exec.Command("sh", "-c", in()).CombinedOutput()
 		if err != nil {
-			t.Fatalf("seed %d: on the machine's time: %v\n%s\n%s", seed, err, script, want)
+			t.Fatalf("seed %d: on the server's time: %v\n%s\n%s", seed, err, script, want)
 		}
 		var before vtime.Time
 		for run := range 2 {

@@ -43,7 +43,7 @@ func bothBy(t testing.TB, h [2]*host, lib string, at func(h *host, t testing.TB,
 	port := freePort(t)
 	args = append(args, "-p", port)
 	if strings.HasPrefix(args[0], "ib_") && !slices.Contains(args, "-u") {
-		// perftest's own timeout is 67 ms of wall time, and seven repeats of it are over while a busy machine runs other tests.
+		// perftest's own timeout is 67 ms of wall time, and seven repeats of it are over while a busy server runs other tests.
 		args = append(args, "-u", "20")
 	}
 	var said bytes.Buffer

@@ -21,7 +21,7 @@ import (
 // waitFor waits until something holds of a host, with its loop's lock.
 func (h *host) waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for range 12000 { // two minutes, and more on a busy machine
+	for range 12000 { // two minutes, and more on a busy server
 		ok := false
 		h.loop.Call(vtime.Never, func(vtime.Time) { ok = holds() })
 		if ok {

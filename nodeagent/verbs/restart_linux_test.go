@@ -20,7 +20,7 @@ func TestRestart(t *testing.T) {
 	var server *exec.Cmd
 	ended := make(chan error, 1)
 	for tries := 1; ; tries++ {
-		// With a timeout of 67 ms, and with more requests at a time, transfers end in retries exceeded on a busy machine.
+		// With a timeout of 67 ms, and with more requests at a time, transfers end in retries exceeded on a busy server.
 		args := []string{"-D", "60", "-s", "65536", "-t", "4", "-u", "19", "-F", "-p", freePort(t)}
 		server = h[0].at(t, lib, "ib_write_bw", args...)
 		if err := server.Start(); err != nil {
@@ -44,7 +44,7 @@ func TestRestart(t *testing.T) {
 			break
 		}
 		t.Logf("the client ended before the transfer was under way: %v\n%s", err, said.String())
-		if tries == 5 { // the two have not found each other on a busy machine
+		if tries == 5 { // the two have not found each other on a busy server
 			t.FailNow()
 		}
 		_ = server.Process.Kill()

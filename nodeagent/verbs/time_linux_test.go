@@ -76,13 +76,13 @@ func rateArgs(rates ...ClockRate) (args []string) {
 
 // untrapped matches the warning of a program, or the library, on a machine that reads the counter although the kernel has
 // forbidden it.
-var untrapped = regexp.MustCompile(`(?m)^(rdtsc is not trapped by this machine|mcastlab: process \d+: rdtsc shows the machine's time, since it cannot be trapped: .*)\n`)
+var untrapped = regexp.MustCompile(`(?m)^(rdtsc is not trapped by this server|mcastlab: process \d+: rdtsc shows the server's time, since it cannot be trapped: .*)\n`)
 
 // trapless returns an output without that warning.
 func trapless(t *testing.T, out []byte) []byte {
 	t.Helper()
 	if untrapped.Match(out) {
-		t.Log("this machine does not trap rdtsc: what a program makes of it is not tested")
+		t.Log("this server does not trap rdtsc: what a program makes of it is not tested")
 	}
 	return untrapped.ReplaceAll(out, nil)
 }
@@ -105,7 +105,7 @@ func TestLabTime(t *testing.T) {
 		"thrd_sleep", "SO_RCVTIMEO", "timer_settime until", "timerfd_settime", "timerfd_settime until", "setitimer", "timer_settime", "sigtimedwait",
 	} {
 		if err == nil || !bytes.Contains(out, []byte("\n"+name+": ")) && !bytes.HasPrefix(out, []byte(name+": ")) {
-			t.Errorf("on the machine's time nothing is wrong with %s: %v\n%s", name, err, out)
+			t.Errorf("on the server's time nothing is wrong with %s: %v\n%s", name, err, out)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestNoLabTime(t *testing.T) {
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		out, err := cmd.Output()
-		if err != nil || string(out) == "2023\n" || !bytes.Contains(said.Bytes(), []byte("sees the machine's clock and not the lab's")) {
+		if err != nil || string(out) == "2023\n" || !bytes.Contains(said.Bytes(), []byte("sees the server's clock and not the lab's")) {
 			t.Errorf("%s: %v\n%s%s", path, err, out, said.String())
 		}
 	}
@@ -263,9 +263,9 @@ func TestPerftestInLabTime(t *testing.T) {
 		unit      string
 		low, high float64
 	}{
-		// The upper end was twice the way; a busy machine with the race detector had 43.16 of 20. By the machine's clock it is that many times the way.
+		// The upper end was twice the way; a busy server with the race detector had 43.16 of 20. By the server's clock it is that many times the way.
 		{"ib_send_lat -F -n 200 -s 64", 2, "us at least", there, dilation * there},
-		// The lower end was 0.3 of the rate; it was lowered when a busy machine had printed 0.59. By the machine's clock it is at most 0.05.
+		// The lower end was 0.3 of the rate; it was lowered when a busy server had printed 0.59. By the server's clock it is at most 0.05.
 		{"ib_write_bw -F -n 200 -s 65536 -m 4096", 3, "MiB/s on average", 0.1 * rate / 8 / (1 << 20), rate / 8 / (1 << 20)},
 	} {
 		t.Run(strings.Fields(c.args)[0], func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestPerftestInLabTime(t *testing.T) {
 			h, _ := dilatedOn(t, dilation, machine.PortConfig{BitsPerSec: rate, Delay: there * vtime.Microsecond})
 			out := bothInLabTime(t, h, lib, strings.Fields(c.args)...)
 			if untrapped.MatchString(out) {
-				t.Skip("this machine does not trap rdtsc, by which perftest goes")
+				t.Skip("this server does not trap rdtsc, by which perftest goes")
 			}
 			var row []string
 			for _, l := range strings.Split(out, "\n") {

@@ -137,7 +137,7 @@ func (p *Program) turn() {
 	}
 }
 
-// settle returns when no thread runs, or at an instant of the machine's clock unless that is zero.
+// settle returns when no thread runs, or at an instant of the server's clock unless that is zero.
 func (p *Program) settle(end time.Time) {
 	for again := firstLook; (p.running() || p.wake()) && !p.ended && (end.IsZero() || time.Now().Before(end)); {
 		select {

@@ -291,7 +291,7 @@ func (p *Program) parks(x *thread, m park) {
 	}
 	p.order.parked(&x.waiter, m, p.t.now(p), p.t.news())
 	if m.Flags&parkBack != 0 && x.slept != 0 {
-		x.number = x.slept // which of several was woken first is a matter of the machine
+		x.number = x.slept // which of several was woken first is a matter of the server
 	}
 	p.waited = nil // it lives
 	if x.sight != nil && m.Kind != parkPoll && m.Flags&parkAgain == 0 && x.sight.hasWritten() {

@@ -93,7 +93,7 @@ func (h *virtual) Park(until vtime.Time, why string) {
 				continue
 			}
 			if idle && time.Now().Before(h.give) {
-				<-time.After(100 * time.Microsecond) // something of the machine's may come
+				<-time.After(100 * time.Microsecond) // something of the server's may come
 				continue
 			}
 		}

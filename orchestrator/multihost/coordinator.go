@@ -15,11 +15,11 @@ import (
 
 // Coordinator makes the coordinator of a run in virtual time. Each server hands its nodes their memory.
 func (s *serverNodes) Coordinator(ctx context.Context, cfg *sim.Config) (*lockstep.Coordinator, error) {
-	all := make([]*lockstep.Machine, len(s.placement.Servers))
+	all := make([]*lockstep.Server, len(s.placement.Servers))
 	err := s.eachServer(func(i int, m *engine.Server) error {
 		c, err := s.callShare(ctx, m, &shareapi.Open{Stream: shareapi.Stream_STREAM_STEPS})
 		if err == nil {
-			all[i] = lockstep.NewMachine(m.String(), c)
+			all[i] = lockstep.NewServer(m.String(), c)
 		}
 		return err
 	})

@@ -56,11 +56,11 @@ func (t *testbed) place(ctx context.Context) (*engine.Placement, error) {
 	if all, err = selectServers(all, t.Lab.Runtime.Hosts); err != nil {
 		return nil, fmt.Errorf("lab %s: runtime.hosts: %w", t.Lab.Name, err)
 	}
-	var machines []place.Server
+	var servers []place.Server
 	for _, m := range all {
-		machines = append(machines, place.Server{Name: m.Name, Cores: m.Cores, Memory: m.Memory})
+		servers = append(servers, place.Server{Name: m.Name, Cores: m.Cores, Memory: m.Memory})
 	}
-	at, err := place.Nodes(t.Graph, machines)
+	at, err := place.Nodes(t.Graph, servers)
 	if err != nil {
 		return nil, fmt.Errorf("lab %s: %w", t.Lab.Name, err)
 	}

@@ -3,7 +3,7 @@
 #define MCASTLAB_BLOCK_H
 #pragma GCC visibility push(hidden)
 enum kind {
-	PLAIN,   // a file, which does not block, or what is part of the turn: the library's talk with the NIC, and what the machine reads at any time
+	PLAIN,   // a file, which does not block, or what is part of the turn: the library's talk with the NIC, and what the server reads at any time
 	NIC,     // events of the NIC
 	NETWORK, // a socket of the Internet; what is from here on others may wait for
 	LOCAL,   // another socket

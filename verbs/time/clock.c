@@ -1,5 +1,5 @@
 // libmcasttime.so, for LD_PRELOAD: a program's clocks show the lab's time. The rates come from the node's process, in a page that it
-// updates (struct v_time); the program's deadlines are converted to the machine's clock. Without MCASTLAB_CLOCK it does nothing.
+// updates (struct v_time); the program's deadlines are converted to the server's clock. Without MCASTLAB_CLOCK it does nothing.
 // docs/libibverbs.md lists the covered calls.
 #include "time.h"
 
@@ -13,7 +13,7 @@
 
 struct real real;
 
-static const struct v_time *page; // NULL: the program sees the machine's time
+static const struct v_time *page; // NULL: the program sees the server's time
 static int64_t epoch;             // of the clocks that tell the date
 
 int64_t mono_now(void)
@@ -71,7 +71,7 @@ int64_t lab_wait(int64_t lab)
 {
 	struct rate r[2];
 	if (turns_on())
-		return 1; // nothing waits on the machine's clock
+		return 1; // nothing waits on the server's clock
 	rates(r);
 	const struct rate *p = &r[r[1].dilation >= 1 && lab >= r[1].lab / 1000];
 	long double wait = p->mono + ((long double)lab * 1000 - p->lab) / 1000 * p->dilation - mono_now();
@@ -140,7 +140,7 @@ static void begin(void)
 		real.close(fd);
 	}
 	if (err)
-		fprintf(stderr, "mcastlab: process %d sees the machine's clock and not the lab's, which its node does not tell: %s\n", getpid(), strerror(err));
+		fprintf(stderr, "mcastlab: process %d sees the server's clock and not the lab's, which its node does not tell: %s\n", getpid(), strerror(err));
 	epoch = strtoll(start, NULL, 10) * SECOND;
 }
 

@@ -1,7 +1,7 @@
 // Calls that wait for a lock, a condition, a semaphore or a thread, until an instant.
 #include "time.h"
 
-// instant returns the machine's instant at which to look again whether one of the lab's has come.
+// instant returns the server's instant at which to look again whether one of the lab's has come.
 static struct timespec instant(int64_t until)
 {
 	return timespec_of(mono_now() + piece(until));

@@ -13,7 +13,7 @@ static __thread struct v_seat *seat; // NULL: nobody looks
 
 static uint64_t served[2]; // pipes, by their inodes; 0: none
 
-// find_served finds which pipes the machine reads from (MCASTLAB_SERVED).
+// find_served finds which pipes the server reads from (MCASTLAB_SERVED).
 static void find_served(void)
 {
 	const char *text = getenv("MCASTLAB_SERVED");

@@ -207,7 +207,7 @@ static uint64_t field(const char *text, const char *name, int base, uint64_t non
 }
 
 // A process that a signal kills is to have died before anybody goes on: it dies while lab time passes otherwise, at an instant
-// that this machine decides on.
+// that this server decides on.
 static void see_die(pid_t pid, int sig)
 {
 	char path[64], text[4096];

@@ -1,4 +1,4 @@
-// Declarations that the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the machine,
+// Declarations that the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the server,
 // "lab" is the lab's time.
 #ifndef MCASTLAB_TIME_H
 #define MCASTLAB_TIME_H
@@ -69,7 +69,7 @@ int64_t mono_now(void);
 int64_t lab_now(void);
 int64_t lab_at(int64_t mono);
 long double lab_ps_at(int64_t mono); // in picoseconds, and parts of them
-int64_t piece(int64_t lab);          // how long to wait on the machine's clock for an instant of the lab's, or for a part of that
+int64_t piece(int64_t lab);          // how long to wait on the server's clock for an instant of the lab's, or for a part of that
 int64_t lab_wait(int64_t lab);       // how much longer to wait on the wall clock for an instant: at least 1
 
 // The clocks that tell no date do not begin at 0: programs take a reading of no seconds for none (MPI_Wtime of Open MPI).
@@ -132,7 +132,7 @@ int signals_handled(void);                                  // reports whether t
 void signals_set(int sig, const struct sigaction *a);       // notes what the program does with one
 int turns_sigtimedwait(const sigset_t *set, siginfo_t *info, int64_t until);
 void turns_dies(int pid);                                   // says that a process dies of a signal that it was sent
-// Samples of a thread that calls nobody (spin.c), by a timer of the machine's clock that signals it. spin_found takes one, with the
+// Samples of a thread that calls nobody (spin.c), by a timer of the server's clock that signals it. spin_found takes one, with the
 // context of the signal's handler: 1 if the thread only looks at memory. It ends the samples when there are enough.
 void spin_begin(timer_t burst);
 void spin_end(timer_t burst);
@@ -154,7 +154,7 @@ void seat_busy(int more);                    // 1: what follows is part of the t
 int seat_asleep(void);                       // the turn was given on while the thread slept
 void seat_says(void);                        // before each message but the first
 void seat_awake(void);                       // it asks for another
-int seat_serves(const struct stat *st);      // a pipe that the machine reads from at any time
+int seat_serves(const struct stat *st);      // a pipe that the server reads from at any time
 
 // until_ps returns an instant as turns_wait has it.
 static inline int64_t until_ps(int64_t lab)

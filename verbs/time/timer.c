@@ -7,7 +7,7 @@ static int64_t wall(int64_t ns)
 	return ns ? lab_wait(lab_now() + (ns < FOREVER ? ns : FOREVER)) : 0;
 }
 
-// lab returns the lab time that passes in a length of the machine's from now on.
+// lab returns the lab time that passes in a length of the server's from now on.
 static int64_t lab(int64_t ns)
 {
 	int64_t now = mono_now();

@@ -40,7 +40,7 @@ static uint64_t raw(void)
 	return t;
 }
 
-// pair reads the machine's clock and the counter, of a few times when the least came between the two: the thread may have
+// pair reads the server's clock and the counter, of a few times when the least came between the two: the thread may have
 // lost its processor there. The counter must not be trapped.
 static struct pair {
 	int64_t mono;
@@ -92,7 +92,7 @@ static int emulate(ucontext_t *u)
 	if (!length)
 		return 0;
 	uintptr_t ip = (uintptr_t)at;
-	// The vDSO makes the machine's time of it, for the C library itself.
+	// The vDSO makes the server's time of it, for the C library itself.
 	uint64_t t = ip >= vdso && ip < vdso_end ? raw() : (uint64_t)(lab_ps_at(mono_now()) / 1000 * frequency());
 	r[REG_RAX] = (uint32_t)t;
 	r[REG_RDX] = t >> 32;
@@ -176,7 +176,7 @@ void tsc_trap(void)
 	if (why) {
 		set(PR_TSC_ENABLE);
 		real.sigaction(SIGSEGV, &theirs, NULL);
-		fprintf(stderr, "mcastlab: process %d: rdtsc shows the machine's time, since it cannot be trapped: %s\n", getpid(), why);
+		fprintf(stderr, "mcastlab: process %d: rdtsc shows the server's time, since it cannot be trapped: %s\n", getpid(), why);
 		return;
 	}
 	ours.sa_sigaction = on_fault;
@@ -269,7 +269,7 @@ int pthread_sigmask(int how, const sigset_t *restrict mask, sigset_t *restrict o
 	return real.pthread_sigmask(how, &s, old);
 }
 
-// While a thread starts a program its rdtsc shows the machine's time.
+// While a thread starts a program its rdtsc shows the server's time.
 #define STARTING(type, call) \
 	do { \
 		lab_on(); \

@@ -1,4 +1,4 @@
-// labtime EPOCH MONO LAB DILATION [MONO LAB DILATION] runs with libmcasttime.so and checks each of its calls against the machine's
+// labtime EPOCH MONO LAB DILATION [MONO LAB DILATION] runs with libmcasttime.so and checks each of its calls against the server's
 // clock, which it reads by the system call: a clock between two readings of that, a wait by the least it may take. The rates are those that
 // the library is told, LAB in picoseconds.
 #define _GNU_SOURCE
@@ -104,7 +104,7 @@ static void read_clocks(void)
 // The length of lab time that everything waits for here.
 enum { LENGTH = 2000000 };
 
-// passed demands that a wait which began at an instant of the machine's clock has taken LENGTH of lab time.
+// passed demands that a wait which began at an instant of the server's clock has taken LENGTH of lab time.
 static void passed(const char *what, int64_t from)
 {
 	int64_t took = lab(wall()) - lab(from);
@@ -370,7 +370,7 @@ static void timers(void)
 #if defined(__x86_64__)
 #include <x86intrin.h>
 
-static double per_ns; // the counter's own cycles by a nanosecond of the machine's
+static double per_ns; // the counter's own cycles by a nanosecond of the server's
 
 // pair reads both, of a few times when the least came between.
 static void pair(int64_t *mono, uint64_t *tsc)
@@ -401,10 +401,10 @@ static void measure(void)
 	prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
 }
 
-#define UNTRAPPED "rdtsc is not trapped by this machine\n"
+#define UNTRAPPED "rdtsc is not trapped by this server\n"
 
-// traps reports whether the machine does what the kernel has been asked for: a child that has no handler dies of rdtsc. If the kernel has
-// not been asked, that is no fault of the machine's.
+// traps reports whether the server does what the kernel has been asked for: a child that has no handler dies of rdtsc. If the kernel has
+// not been asked, that is no fault of the server's.
 static int traps(void)
 {
 	int mode = 0, status = 0;

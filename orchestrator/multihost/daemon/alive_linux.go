@@ -19,7 +19,7 @@ func alive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: aliveIdle, Interval: aliveIdle, Count: aliveCount}
 }
 
-// guard has all reads and writes of a connection time out when the other machine has acknowledged nothing for so long of what it was sent. Keep-alive
+// guard has all reads and writes of a connection time out when the other server has acknowledged nothing for so long of what it was sent. Keep-alive
 // does not look at a connection on which something is under way: the kernel sends that again for a quarter of an hour. (TCP_USER_TIMEOUT would also end one
 // whose other end reads nothing, as a terminal that is held.) stop ends the guard.
 func guard(c net.Conn, every, after time.Duration) (stop func()) {

@@ -27,7 +27,7 @@ func Frames() []int { return []int{128, 1464, LinkFrame, 9014} }
 // LinkFrame is the largest frame of a link between machines, in bytes.
 const LinkFrame = 4214
 
-// LinksPort is by how much the UDP port of links between machines is higher than that of the daemons.
+// LinksPort is by how much the UDP port of links between servers is higher than that of the daemons.
 const LinksPort = 2
 
 // Status is the state of a daemon.

@@ -23,7 +23,7 @@ type Options struct {
 	Listen  string // address and port
 	Version string
 	Clock   func() time.Time
-	Engine  func(ctx context.Context) error // asks the machine's engine whether it is that of Node
+	Engine  func(ctx context.Context) error // asks the server's engine whether it is that of Node
 	Labs    Labs                            // nil: it keeps none
 	Log     func(format string, args ...any)
 	// Of tests: which datagrams get through, and who is told of the address. Nil: all, and nobody.
@@ -81,12 +81,12 @@ func Serve(ctx context.Context, o Options) error {
 	}
 }
 
-// usable returns the credentials of the machine, or why there are none.
+// usable returns the credentials of the server, or why there are none.
 func usable(o Options) (*trust.Credentials, error) {
 	c, err := Load(o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errors.New("this machine has no certificate: mcastlab hosts up gives it one")
+		return nil, errors.New("this server has no certificate: mcastlab hosts up gives it one")
 	case err != nil:
 		return nil, err
 	case c.Identity() != trust.Identity{Role: trust.Host, Node: o.Node}:

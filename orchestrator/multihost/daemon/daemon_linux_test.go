@@ -96,7 +96,7 @@ func client(t *testing.T, c *trust.Credentials, m *machine) *Client {
 }
 
 // TestCredentialsComeAndGo: a daemon listens when it has credentials, takes new ones up, and listens no more when they
-// have gone, or are another machine's.
+// have gone, or are another server's.
 func TestCredentialsComeAndGo(t *testing.T) {
 	a, b := authority(t), authority(t)
 	m := start(t, "m1", 0, nil)

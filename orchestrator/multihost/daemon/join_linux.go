@@ -32,7 +32,7 @@ const (
 	callersMax = 32
 )
 
-// Join waits for the deployer, and ends when the machine has its certificate: a token serves once.
+// Join waits for the deployer, and ends when the server has its certificate: a token serves once.
 func Join(ctx context.Context, o JoinOptions) error {
 	if !slices.Contains(o.Nodes, o.Node) {
 		return nil

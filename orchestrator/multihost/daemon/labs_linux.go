@@ -23,7 +23,7 @@ type Labs interface {
 	Start(ctx context.Context, lab string) error
 	// Dial calls it. It returns ErrNoShare if it does not run.
 	Dial(ctx context.Context, lab string) (net.Conn, error)
-	// DialPeers calls what of it is for shares of the same lab on other machines.
+	// DialPeers calls what of it is for shares of the same lab on other servers.
 	DialPeers(ctx context.Context, lab string) (net.Conn, error)
 	// End ends it. What it has made it has to have removed before.
 	End(ctx context.Context, lab string) error

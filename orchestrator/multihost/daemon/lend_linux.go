@@ -9,7 +9,7 @@ import (
 // lendMax bounds how long a daemon listens at the port of links for one session: longer than a probe waits.
 const lendMax = 2 * probeWait
 
-// lent is the UDP port of links between machines while the daemon listens there for probes. Otherwise it is the kernel's, for links.
+// lent is the UDP port of links between servers while the daemon listens there for probes. Otherwise it is the kernel's, for links.
 type lent struct {
 	mu      sync.Mutex
 	c       *net.UDPConn // nil: it does not listen

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 )
 
-// A probe is a VXLAN datagram like those of links between machines, so that whatever treats those in a way of its own
+// A probe is a VXLAN datagram like those of links between servers, so that whatever treats those in a way of its own
 // does it to probes, too. Its frame is one for local experiments (IEEE 802: 0x88b5) with a session and a proof that the
 // sender was given its key, and is filled up with zeros.
 //

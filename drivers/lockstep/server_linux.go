@@ -15,12 +15,12 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
-// A lab may be spread over machines. The coordinator then has no memory in common with nodes: each machine has a
-// Relay, which has it, and both ends of a round travel as one message each. A round's message to a machine has the
-// grants of its nodes, and the announcements to them on links from other machines; the answer has the reports of
-// those nodes, and their announcements to other machines. Frames travel separately.
+// A lab may be spread over servers. The coordinator then has no memory in common with nodes: each server has a
+// Relay, which has it, and both ends of a round travel as one message each. A round's message to a server has the
+// grants of its nodes, and the announcements to them on links from other servers; the answer has the reports of
+// those nodes, and their announcements to other servers. Frames travel separately.
 //
-// All numbers are in the byte order of the machine, as in the shared memory whose content they are; machines of one
+// All numbers are in the byte order of the server, as in the shared memory whose content they are; servers of one
 // testbed have the same architecture.
 
 // Kinds of messages. Each is preceded by its length in 4 bytes.
@@ -34,7 +34,7 @@ const (
 // sayMax bounds a message.
 const sayMax = 64 << 20
 
-// silenceMax is the time that a machine may be silent while it has a round, and waitsEvery the interval at which it
+// silenceMax is the time that a server may be silent while it has a round, and waitsEvery the interval at which it
 // reports that it waits.
 const (
 	silenceMax = 30 * time.Second
@@ -130,8 +130,8 @@ func (c *cursor) announced() (all []announced) {
 	return all
 }
 
-// Machine is one of the machines that a lab is spread over, as the coordinator sees it.
-type Machine struct {
+// Server is one of the servers that a lab is spread over, as the coordinator sees it.
+type Server struct {
 	name    string
 	conn    net.Conn
 	said    chan []byte // messages from it; closed when there are no more
@@ -140,10 +140,10 @@ type Machine struct {
 	pending []announced // to its nodes
 }
 
-// NewMachine returns the machine whose Relay is at the other end of a connection.
-func NewMachine(name string, conn net.Conn) *Machine {
+// NewServer returns the server whose Relay is at the other end of a connection.
+func NewServer(name string, conn net.Conn) *Server {
 	said := make(chan []byte, 16)
-	m := &Machine{name: name, conn: conn, said: said}
+	m := &Server{name: name, conn: conn, said: said}
 	go func() {
 		defer close(said)
 		r := bufio.NewReaderSize(conn, 64<<10)
@@ -160,7 +160,7 @@ func NewMachine(name string, conn net.Conn) *Machine {
 }
 
 // Close ends the connection, and its reader.
-func (m *Machine) Close() error {
+func (m *Server) Close() error {
 	err := m.conn.Close()
 	for range m.said {
 		continue // messages under way
@@ -170,21 +170,21 @@ func (m *Machine) Close() error {
 
 // far is the coordinator's state of a lab that is spread.
 type far struct {
-	machines []*Machine
-	at       []int // machine of each node
-	owner    []int // by number of a transmitter: its node
-	peer     []int // and the node at the far end
+	servers []*Server
+	at      []int // server of each node
+	owner   []int // by number of a transmitter: its node
+	peer    []int // and the node at the far end
 }
 
-// NewSpread makes a coordinator of a lab whose node i is on machine at[i]. The nodes have been handed their memory by the
-// relays of these machines. Close ends the connections.
-func NewSpread(cfg *sim.Config, machines []*Machine, at []int) (*Coordinator, error) {
+// NewSpread makes a coordinator of a lab whose node i is on server at[i]. The nodes have been handed their memory by the
+// relays of these servers. Close ends the connections.
+func NewSpread(cfg *sim.Config, servers []*Server, at []int) (*Coordinator, error) {
 	c, err := newCoordinator(cfg)
 	if err != nil {
 		return nil, err
 	}
 	g := cfg.Graph
-	c.far = &far{machines: machines, at: at}
+	c.far = &far{servers: servers, at: at}
 	for i := range g.Nodes {
 		b, err := ownMemory(grantSize)
 		if err != nil {
@@ -211,10 +211,10 @@ func ownMemory(size int) (region, error) {
 func (c *Coordinator) roundFar() error {
 	f := c.far
 	for _, i := range c.ledger.Granted() {
-		m := f.machines[f.at[i]]
+		m := f.servers[f.at[i]]
 		m.granted = append(m.granted, i)
 	}
-	for _, m := range f.machines {
+	for _, m := range f.servers {
 		if len(m.granted) == 0 {
 			continue
 		}
@@ -225,7 +225,7 @@ func (c *Coordinator) roundFar() error {
 		c.rounds.Bytes += uint64(len(b))
 		m.pending = m.pending[:0]
 	}
-	for _, m := range f.machines {
+	for _, m := range f.servers {
 		if len(m.granted) == 0 {
 			continue
 		}
@@ -237,16 +237,16 @@ func (c *Coordinator) roundFar() error {
 	return nil
 }
 
-// lost returns the error of a run that has lost a machine.
-func (c *Coordinator) lost(m *Machine, err error) error {
+// lost returns the error of a run that has lost a server.
+func (c *Coordinator) lost(m *Server, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = errors.New("its part of the run has ended")
 	}
 	return fmt.Errorf("server %s, at %v of lab time: %w", m.name, c.Now(), err)
 }
 
-// roundOf is the message of a round to a machine.
-func (c *Coordinator) roundOf(m *Machine) []byte {
+// roundOf is the message of a round to a server.
+func (c *Coordinator) roundOf(m *Server) []byte {
 	b := []byte{sayRound}
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(m.granted)))
 	for _, i := range m.granted {
@@ -261,10 +261,10 @@ func (c *Coordinator) roundOf(m *Machine) []byte {
 	return appendAnnounced(b, m.pending)
 }
 
-// await waits for a machine's answer to a round.
-func (c *Coordinator) await(m *Machine) error {
+// await waits for a server's answer to a round.
+func (c *Coordinator) await(m *Server) error {
 	begin := time.Now()
-	counted, heard := begin, begin // wall clock from which a node's wait, and the machine's silence count
+	counted, heard := begin, begin // wall clock from which a node's wait, and the server's silence count
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -298,8 +298,8 @@ func (c *Coordinator) await(m *Machine) error {
 	}
 }
 
-// heard takes a message of a machine. done marks that its round is over; else node has not finished.
-func (c *Coordinator) heard(m *Machine, b []byte) (done bool, node int, err error) {
+// heard takes a message of a server. done marks that its round is over; else node has not finished.
+func (c *Coordinator) heard(m *Server, b []byte) (done bool, node int, err error) {
 	x := cursor{b: b[1:]}
 	switch b[0] {
 	case sayWaits:
@@ -319,8 +319,8 @@ func (c *Coordinator) heard(m *Machine, b []byte) (done bool, node int, err erro
 	return false, 0, fmt.Errorf("a message of kind %q, which this version does not know", b[0])
 }
 
-// takeDone records the reports of a machine's nodes after a round.
-func (c *Coordinator) takeDone(m *Machine, x *cursor) error {
+// takeDone records the reports of a server's nodes after a round.
+func (c *Coordinator) takeDone(m *Server, x *cursor) error {
 	for _, i := range m.granted {
 		s := c.nodes[i].slot
 		if s.round().Store(c.nodes[i].round); int(x.u32()) != i {
@@ -330,10 +330,10 @@ func (c *Coordinator) takeDone(m *Machine, x *cursor) error {
 	}
 	f := c.far
 	for _, a := range x.announced() {
-		if a.id >= len(f.owner) || f.machines[f.at[f.owner[a.id]]] != m || f.machines[f.at[f.peer[a.id]]] == m {
+		if a.id >= len(f.owner) || f.servers[f.at[f.owner[a.id]]] != m || f.servers[f.at[f.peer[a.id]]] == m {
 			return fmt.Errorf("it announces frames of transmitter %d, which is no end of a link that leaves it", a.id)
 		}
-		to := f.machines[f.at[f.peer[a.id]]]
+		to := f.servers[f.at[f.peer[a.id]]]
 		to.pending = append(to.pending, a)
 	}
 	return x.over()

@@ -9,13 +9,13 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// TestSameSpread: a lab has the digest of its simulation on any number of machines, under a fault, too.
+// TestSameSpread: a lab has the digest of its simulation on any number of servers, under a fault, too.
 func TestSameSpread(t *testing.T) {
 	t.Parallel()
-	for machines := 2; machines <= 4; machines++ {
-		t.Run(fmt.Sprint(machines), func(t *testing.T) {
+	for servers := 2; servers <= 4; servers++ {
+		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			b := newBenchOn(t, benchLab+"nics: {retries: 2, timeout: 67us}\nfaults: [{at: 30us, in: run, loss: {links: leaf*-spine*, rate: 0.02}}]\n", machines)
+			b := newBenchOn(t, benchLab+"nics: {retries: 2, timeout: 67us}\nfaults: [{at: 30us, in: run, loss: {links: leaf*-spine*, rate: 0.02}}]\n", servers)
 			b.start(nil)
 			if err := b.run(); err != nil {
 				t.Fatal(err)
@@ -25,9 +25,9 @@ func TestSameSpread(t *testing.T) {
 	}
 }
 
-// TestMachineLies: a machine's reports are accepted only for its own nodes and links, and a machine that is lost is
+// TestServerLies: a server's reports are accepted only for its own nodes and links, and a server that is lost is
 // named.
-func TestMachineLies(t *testing.T) {
+func TestServerLies(t *testing.T) {
 	for want, lie := range map[string]func(b []byte) []byte{
 		"is no end of a link that leaves it":       func(b []byte) []byte { return appendAnnounced(b[:len(b)-4], []announced{{id: 1 << 20}}) },
 		"tells of a node that has no grant":        func(b []byte) []byte { b[1] ^= 1; return b },
@@ -40,7 +40,7 @@ func TestMachineLies(t *testing.T) {
 		b := newBenchOn(t, benchLab, 2)
 		b.start(nil)
 		b.c.Begin(b, nil, nil)
-		m := b.c.far.machines[1]
+		m := b.c.far.servers[1]
 		heard, told := m.said, make(chan []byte, 16)
 		m.said = told
 		go func() {
