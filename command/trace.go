@@ -30,7 +30,7 @@ func (p *program) traceCommand() *cli.Command {
 			&cli.IntFlag{Name: "slowest", Usage: "list this many messages, the slowest first; from 1 on", DefaultText: "all, as sent", EnvVars: envOf(name, "slowest")},
 			&cli.BoolFlag{
 				Name: "explain", Aliases: []string{"e"}, EnvVars: envOf(name, "explain"),
-				Usage: "split times into serialisation, queueing, propagation, pause, retransmission, host, straggler",
+				Usage: "split times into serialisation, queueing, propagation, pause, retransmission, rnr, host, straggler",
 			},
 			&cli.BoolFlag{Name: "perfetto", Usage: "write a trace that ui.perfetto.dev and chrome://tracing open", EnvVars: envOf(name, "perfetto")},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "with --perfetto: the file; default: standard output", EnvVars: envOf(name, "output")},

@@ -32,6 +32,7 @@ func timeParts() []part {
 		{"propagation", "#16a34a", func(t *explain.Times) int64 { return t.Propagation }},
 		{"pause", "#dc2626", func(t *explain.Times) int64 { return t.Pause }},
 		{"retransmission", "#7c3aed", func(t *explain.Times) int64 { return t.Retransmission }},
+		{"rnr", "#a16207", func(t *explain.Times) int64 { return t.RNR }},
 		{"host", "#0891b2", func(t *explain.Times) int64 { return t.Host }},
 		{"straggler", "#be185d", func(t *explain.Times) int64 { return t.Straggler }},
 		{"unknown", "#6b7280", func(t *explain.Times) int64 { return t.Unknown }},

@@ -194,6 +194,7 @@ type Times struct {
 	Propagation    int64 `json:"propagation_ns"`
 	Pause          int64 `json:"pause_ns"`
 	Retransmission int64 `json:"retransmission_ns"`
+	RNR            int64 `json:"rnr_ns,omitempty"`
 	Host           int64 `json:"host_ns"`
 	Straggler      int64 `json:"straggler_ns"`
 	Unknown        int64 `json:"unknown_ns,omitempty"`
@@ -202,7 +203,7 @@ type Times struct {
 
 func timesOf(p Parts) Times {
 	n := p.Nanoseconds()
-	return Times{n[Serialisation], n[Queueing], n[Propagation], n[Pause], n[Retransmission], n[Host], n[Straggler], n[Unknown], nanoseconds(p.Sum())}
+	return Times{n[Serialisation], n[Queueing], n[Propagation], n[Pause], n[Retransmission], n[RNR], n[Host], n[Straggler], n[Unknown], nanoseconds(p.Sum())}
 }
 
 // Row is a row of a table of explanations.
@@ -269,26 +270,27 @@ func (t *Trace) Table() *Table {
 // about ten seconds.
 const stepsMax = 20_000_000
 
-// WriteText writes the table: mean times of a message.
+// WriteText writes the table: mean times of a message. A part that no row has is left out.
 func (t *Table) WriteText(w io.Writer) error {
 	rows := [][]string{{"Workload", "Scheme", "Bytes", "Messages", "JCT(us)"}}
-	unknown := false
+	var all Parts
 	for _, r := range t.Rows {
-		unknown = unknown || r.parts[Unknown] > 0
+		for p, v := range r.parts {
+			all[p] += v
+		}
 	}
-	last := Straggler
-	if unknown {
-		last = Unknown
-	}
-	for p := range last + 1 {
-		rows[0] = append(rows[0], p.String())
+	for p := range partCount {
+		if all[p] > 0 {
+			rows[0] = append(rows[0], p.String())
+		}
 	}
 	for _, r := range t.Rows {
-		line := []string{dash(r.Workload), r.Scheme, fmt.Sprint(r.Bytes), fmt.Sprint(r.Messages)}
 		n, sum := int64(max(1, r.Messages)), r.parts.Sum()
-		line = append(line, us(sum/n))
-		for p := range last + 1 {
-			line = append(line, share(r.parts[p]/n, r.parts[p], sum))
+		line := []string{dash(r.Workload), r.Scheme, fmt.Sprint(r.Bytes), fmt.Sprint(r.Messages), us(sum / n)}
+		for p := range partCount {
+			if all[p] > 0 {
+				line = append(line, share(r.parts[p]/n, r.parts[p], sum))
+			}
 		}
 		rows = append(rows, line)
 	}
@@ -336,7 +338,7 @@ func (o *One) WriteText(w io.Writer) error {
 	ns, sum := o.parts.Nanoseconds(), o.parts.Sum()
 	rows := [][]string{{"", "Time(ns)", "Share"}}
 	for p := range partCount {
-		if p != Unknown || o.parts[p] > 0 {
+		if p != Unknown && p != RNR || o.parts[p] > 0 {
 			rows = append(rows, []string{p.String(), fmt.Sprint(ns[p]), fmt.Sprintf("%.2f%%", 100*float64(o.parts[p])/float64(max(1, sum)))})
 		}
 	}

@@ -19,6 +19,7 @@ const (
 	Propagation
 	Pause
 	Retransmission
+	RNR // the wait for which a receiver asked that had no receive posted
 	Host
 	Straggler
 	Unknown // time that the recorded lines do not explain
@@ -27,7 +28,7 @@ const (
 
 // String returns the part's name in outputs.
 func (p Part) String() string {
-	return [...]string{"serialisation", "queueing", "propagation", "pause", "retransmission", "host", "straggler", "unknown"}[p]
+	return [...]string{"serialisation", "queueing", "propagation", "pause", "retransmission", "rnr", "host", "straggler", "unknown"}[p]
 }
 
 // Parts are picoseconds by part.
@@ -468,26 +469,32 @@ func (w *walk) idle(p *port, cur int, from int64) {
 
 // still accounts for a stretch in which a port was idle and not paused.
 func (w *walk) still(p *port, cur int, from int64) {
-	part := Queueing
-	if w.t.nodes[p.node].ip != "" && w.repeat(p, cur).before {
-		part = Retransmission
-		if w.t.notReady(from-slack, w.now) {
-			part = Straggler
-		}
+	if w.t.nodes[p.node].ip == "" || !w.repeat(p, cur).before {
+		w.to(Queueing, from, w.place(p))
+		return
 	}
-	w.to(part, from, w.place(p))
+	if at, ok := w.rnr(p, cur); ok {
+		w.to(RNR, max(from, at), w.place(p))
+	}
+	w.to(Retransmission, from, w.place(p))
 }
 
-// notReady reports whether a receiver asked a sender to wait for it in a span of time.
-func (t *Trace) notReady(from, to int64) bool {
-	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].At >= from })
-	for ; i < len(t.events) && t.events[i].At <= to; i++ {
-		t.steps++
-		if e := &t.events[i]; e.Op == "nak-sent" && strings.HasPrefix(e.Text, "RNR") {
-			return true
+// rnr returns when a receiver sent the RNR NAK after which a host repeated packet cur. There is none if a timeout of the host,
+// or another NAK, came later.
+func (w *walk) rnr(p *port, cur int) (at int64, ok bool) {
+	f := &w.t.flows[p.sent[cur].flow]
+	to, found := w.t.byIP[f.dst]
+	i := sort.Search(len(w.t.events), func(i int) bool { return w.t.events[i].At > w.now })
+	for i--; i >= 0 && w.t.events[i].At >= w.m.Start; i-- {
+		w.t.steps++
+		switch e := &w.t.events[i]; {
+		case e.Op == "nak-sent" && (!found || e.Node == w.t.nodes[to].name):
+			return e.At, strings.HasPrefix(e.Text, "RNR")
+		case e.Op == "timeout" && e.Node == w.t.nodes[p.node].name:
+			return 0, false
 		}
 	}
-	return false
+	return 0, false
 }
 
 // repeat returns the repeats of packet i of a port: an earlier or a later transmission. Numbers wrap
