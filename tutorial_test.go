@@ -1,6 +1,7 @@
 package mcastlab
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 // rewrite has TestTutorials write the pages instead of comparing them.
 var rewrite = flag.Bool("rewrite", false, "write what the commands of the tutorials print to their pages")
 
-// TestTutorials follows the tutorials, in a folder of its own in which examples/ is that of the clone:
+// TestTutorials follows the tutorials and the page of errors, in a folder of its own in which examples/ is that of the clone:
 // it writes the files they show under the names beside them, runs the commands they show in their
 // order, and compares what the commands print. With -rewrite it writes that to the page.
 func TestTutorials(t *testing.T) {
@@ -25,7 +26,7 @@ func TestTutorials(t *testing.T) {
 	if err != nil || len(pages) != 2 {
 		t.Fatalf("%d tutorials, want 2 (%v)", len(pages), err)
 	}
-	for _, page := range pages {
+	for _, page := range append(pages, "docs/errors.md") {
 		t.Run(filepath.Base(page), func(t *testing.T) { follow(t, page) })
 	}
 }
@@ -109,8 +110,8 @@ func (u *user) types(t *testing.T, block string) string {
 	return b.String()
 }
 
-// run runs a command and returns its standard output. A tutorial needs go run alone, which is done
-// as the go command does it: built in the clone, run where the user is.
+// run runs a command and returns its standard output and, if it fails, its error as go run shows it. A page needs go run
+// alone, which is done as the go command does it: built in the clone, run where the user is.
 func (u *user) run(t *testing.T, command string) string {
 	t.Helper()
 	words := strings.Fields(command)
@@ -132,8 +133,17 @@ func (u *user) run(t *testing.T, command string) string {
 	var errOut strings.Builder
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("%s: %v\n%s", command, err, errOut.String())
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		if err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		return string(out)
 	}
-	return string(out)
+	for line := range strings.Lines(errOut.String()) {
+		if strings.HasPrefix(line, "mcastlab: ") { // what else is there has names of folders and times
+			out = append(out, line...)
+		}
+	}
+	return string(out) + exit.Error() + "\n"
 }

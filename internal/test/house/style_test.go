@@ -114,6 +114,7 @@ var imports = map[string][]string{
 	"command":                            {"apps", "apps/bcast", "apps/program", "apps/setting", "core/prng", "core/topo", "core/wire", "drivers/endpoint", "faults", "internal/controller/client", "internal/counters", "orchestrator/multihost/daemon", "internal/httpserve", "internal/nodeapi", "lab", "lab/batch", "lab/examples", "lab/labspec", "lab/report", "lab/reproduce", "lab/runner", "lab/search", "lab/sweep", "lab/watch", "nodeagent", "orchestrator", "orchestrator/dilated", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "orchestrator/multihost/hosts", "orchestrator/lockstep", "orchestrator/multihost", "orchestrator/programs", "rank", "traces/explain"},
 	"cmd/mcastlab":                       {"command"},
 	"internal/release":                   {},
+	"examples/late-receive":              {"command", "rank"},
 	"examples/ring-sum":                  {"command", "rank"},
 	"examples/two-level":                 {"command", "rank"},
 }
