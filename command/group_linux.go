@@ -142,7 +142,7 @@ func (p *program) groupBind() *cli.Command {
 
 func (p *program) groupReady() *cli.Command {
 	return &cli.Command{
-		Name: "ready", Usage: "say that an external host is connected: a run that waits for it goes on", ArgsUsage: "HOST", OnUsageError: onUsage,
+		Name: "ready", Usage: "report that an external host is connected; the run that waits for it continues", ArgsUsage: "HOST", OnUsageError: onUsage,
 		Flags: []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
 			if err := oneArg(c, "one host"); err != nil {

@@ -120,7 +120,7 @@ func writeTrunks(out io.Writer, all []orchestrator.Trunk) error {
 		if state == "" {
 			state = "connected"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", t.Machine, t.To, t.Links, t.SentFrames, t.SentBytes, t.SentBatches, t.Stalls, t.ReceivedFrames, state)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", t.Server, t.To, t.Links, t.SentFrames, t.SentBytes, t.SentBatches, t.Stalls, t.ReceivedFrames, state)
 	}
 	return w.Flush()
 }

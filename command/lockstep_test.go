@@ -377,7 +377,7 @@ func TestLockstepStopped(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if code := r.end(); code != 0 || !strings.Contains(r.said.String(), "node h1 is stopped, and lab time stands still at") {
+	if code := r.end(); code != 0 || !strings.Contains(r.said.String(), "node h1 is stopped, and lab time stays at") {
 		t.Fatalf("exit %d, %s", code, r.said.String())
 	}
 	b, err := os.ReadFile(filepath.Join(r.dir, "t-step-long-1", "summary.json"))

@@ -28,7 +28,7 @@ func (p *program) metricsCommand() *cli.Command {
 	const name = "metrics"
 	return &cli.Command{
 		Name: name, Usage: "serve the counters of a running lab to Prometheus", ArgsUsage: "[LAB]", OnUsageError: onUsage,
-		Description: "GET /metrics has the counters of all nodes (docs/counters.md) and mcastlab_node_up. It goes on until it is interrupted, also while the lab is\n" +
+		Description: "GET /metrics has the counters of all nodes (docs/counters.md) and mcastlab_node_up. It runs until it is interrupted, also while the lab is\n" +
 			"destroyed and deployed again. docs/running.md has a configuration of Prometheus, docs/grafana.json a dashboard.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9464", Usage: "ADDRESS:PORT to listen at; port 0: any that is free", EnvVars: envOf(name, "listen")},

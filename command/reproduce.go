@@ -20,7 +20,7 @@ func (p *program) reproduceCommand() *cli.Command {
 		Name: name, Usage: "compare the papers' results with the measurements of this version", ArgsUsage: "[RESULT|FIGURE]...", OnUsageError: onUsage,
 		Description: "Runs the labs of examples/papers on the event clock and writes a page with what each paper says, the parameters, bands and verdicts,\n" +
 			"and the papers' figures with their points. What the folder holds of an earlier run of the same program is not run again,\n" +
-			"so an interrupted reproduction goes on where it was. For example\n" +
+			"so an interrupted reproduction continues where it stopped. For example\n" +
 			"  mcastlab reproduce                    all results whose labs take seconds\n" +
 			"  mcastlab reproduce R-C9 cyclic-fig-17 one result, and the one with that figure\n" +
 			"  mcastlab reproduce --full -o results  the papers' scale: forty minutes of a core\n" +

@@ -117,18 +117,18 @@ func spreadPlaneAtRest(t *testing.T, e *swarmEngines) {
 }
 
 // leaderElsewhere has a controller lead that is not on the server that manages the Swarm, and returns its number.
-func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string, machine int) {
+func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string, server int) {
 	t.Helper()
 	if id = leaderOf(t, c); id == "controller0" {
 		onServer(t, e, 1, exitOK, "fault", "add", "--lab", "t-spread-ctl", "--controller", "controller0", "controller-crash")
 		id = leaderOf(t, c, "controller0")
 		onServer(t, e, 1, exitOK, "fault", "reset", "--lab", "t-spread-ctl")
 	}
-	_, err := fmt.Sscanf(id, "controller%d", &machine)
+	_, err := fmt.Sscanf(id, "controller%d", &server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return id, machine + 1
+	return id, server + 1
 }
 
 // spreadLeaderKilled: the container of the controller that leads dies in mid-run. Another decides from then on, and the run is its
@@ -139,10 +139,10 @@ func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
 	text, _, _ := strings.Cut(strings.Replace(spreadPlaneLab, "iterations: 2", "iterations: 60", 1), "faults:")
 	file, runs := write(t, text), t.TempDir()
 	onServer(t, e, 1, exitOK, "deploy", "-q", file)
-	id, machine := leaderElsewhere(t, e, spreadPlane(t, e, 0))
+	id, server := leaderElsewhere(t, e, spreadPlane(t, e, 0))
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
-	e.docker(machine, "kill $(docker -H "+e.host(machine)+" ps -q --filter label=mcastlab.node="+id+")")
+	e.docker(server, "kill $(docker -H "+e.host(server)+" ps -q --filter label=mcastlab.node="+id+")")
 	err := cmd.Wait()
 	if err != nil || !strings.Contains(said.String(), "which is the simulation's") {
 		t.Errorf("%v\n%s", err, said.String())
@@ -162,8 +162,8 @@ func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
 	if len(epochs) < 2 || epochs[len(epochs)-1] <= epochs[0] {
 		t.Errorf("epochs of leases %v: the same controller has led", epochs)
 	}
-	want := fmt.Sprintf("node %s on server sw%d (10.201.0.%[2]d) is gone", id, machine)
-	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", file), want, "is not mended")
+	want := fmt.Sprintf("node %s on server sw%d (10.201.0.%[2]d) is gone", id, server)
+	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", file), want, "cannot be repaired")
 }
 
 // spreadLeaderLost: the server of the controller that leads is lost while clients ask for leases and faults of another lab.
@@ -174,12 +174,12 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 	long, runs := write(t, text), t.TempDir()
 	onServer(t, e, 1, exitOK, "deploy", "-q", long)
 	x := spreadPlane(t, e, 0)
-	id, machine := leaderElsewhere(t, e, x)
-	name := fmt.Sprintf("server sw%d (10.201.0.%[1]d)", machine)
+	id, server := leaderElsewhere(t, e, x)
+	name := fmt.Sprintf("server sw%d (10.201.0.%[1]d)", server)
 	clients := beginClients(t, e, x)
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
-	e.lose(machine)
+	e.lose(server)
 	_ = cmd.Wait() // the exit code says it
 	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), name) {
 		t.Errorf("exit %d\n%s", code, said.String())
@@ -197,5 +197,5 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 			t.Errorf("without %s, %s is %s", name, s.ID, s.State)
 		}
 	}
-	spreadBack(t, e, "t-spread-ctl", machine)
+	spreadBack(t, e, "t-spread-ctl", server)
 }

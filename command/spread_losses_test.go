@@ -23,21 +23,21 @@ import (
 
 // loss is the loss of a server in mid-run, drawn from a seed.
 type loss struct {
-	seed    uint64
-	k       int // of the fat-tree
-	links   string
-	plane   bool          // three controllers, and it is the server of the one that leads
-	machine int           // of no plane
-	after   time.Duration // since the command began
-	cut     bool          // its network goes before its engine
-	back    bool          // it is back before the lab is destroyed
+	seed   uint64
+	k      int // of the fat-tree
+	links  string
+	plane  bool          // three controllers, and it is the server of the one that leads
+	server int           // of no plane
+	after  time.Duration // since the command began
+	cut    bool          // its network goes before its engine
+	back   bool          // it is back before the lab is destroyed
 }
 
 func drawLoss(seed uint64) *loss {
 	s := prng.New(seed)
 	r := s.Derive("loss")
 	return &loss{
-		seed: seed, k: 2 + 2*r.IntN(2), links: []string{"auto", "vxlan", "userspace"}[r.IntN(3)], plane: seed%2 == 1, machine: 2 + r.IntN(2),
+		seed: seed, k: 2 + 2*r.IntN(2), links: []string{"auto", "vxlan", "userspace"}[r.IntN(3)], plane: seed%2 == 1, server: 2 + r.IntN(2),
 		after: time.Duration(r.IntN(5000)) * time.Millisecond, cut: r.IntN(2) == 0, back: r.IntN(3) == 0,
 	}
 }
@@ -79,36 +79,36 @@ func (l *loss) happen(t *testing.T, e *swarmEngines) {
 	t.Logf("%+v", *l)
 	file, runs := write(t, l.lab()), t.TempDir()
 	waitLong(t, func() bool { return invoke(t, e.env(1), "deploy", "-q", file).code == exitOK }) // the server that was lost before is in the Swarm again
-	machine, leader := l.machine, ""
+	server, leader := l.server, ""
 	var clients *planeClients
 	if l.plane {
 		x := spreadPlane(t, e, 0)
-		leader, machine = leaderElsewhere(t, e, x)
+		leader, server = leaderElsewhere(t, e, x)
 		clients = beginClients(t, e, x)
 	}
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, file)
 	<-time.After(l.after)
 	if l.cut {
-		e.cut(machine)
+		e.cut(server)
 	}
-	e.killEngine(machine)
+	e.killEngine(server)
 	if !l.cut {
-		e.cut(machine)
+		e.cut(server)
 	}
 	endsSoon(t, cmd)
-	if code, name := cmd.ProcessState.ExitCode(), fmt.Sprintf("sw%d", machine); code != exitRuntime || !strings.Contains(said.String(), name) {
+	if code, name := cmd.ProcessState.ExitCode(), fmt.Sprintf("sw%d", server); code != exitRuntime || !strings.Contains(said.String(), name) {
 		t.Errorf("without %s, exit %d\n%s", name, code, said.String())
 	}
 	if l.plane {
 		clients.end(t, leader, fmt.Sprintf("go test ./command -run 'TestSpreadLosses/^%d$'", l.seed))
 	}
 	if l.back {
-		e.mend(machine)
+		e.mend(server)
 		waitLong(t, func() bool { return invoke(t, e.env(1), "destroy", "t-spread-ctl").code == exitOK })
 		e.undeployed()
 		return
 	}
-	spreadBack(t, e, "t-spread-ctl", machine)
+	spreadBack(t, e, "t-spread-ctl", server)
 }
 
 // endsSoon waits for a command, which is not to go on for minutes.
@@ -167,22 +167,22 @@ func (p *planeClients) end(t *testing.T, lost, replay string) {
 }
 
 // killEngine kills a server's engine.
-func (e *swarmEngines) killEngine(machine int) {
+func (e *swarmEngines) killEngine(server int) {
 	e.t.Helper()
-	if err := syscall.Kill(e.pid(machine, "pid"), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(e.pid(server, "pid"), syscall.SIGKILL); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
 // cut takes a server's network away.
-func (e *swarmEngines) cut(machine int) {
+func (e *swarmEngines) cut(server int) {
 	e.t.Helper()
-	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d down", e.dir, machine))
+	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d down", e.dir, server))
 }
 
 // mend gives a server its network back, and starts its engine.
-func (e *swarmEngines) mend(machine int) {
+func (e *swarmEngines) mend(server int) {
 	e.t.Helper()
-	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d up", e.dir, machine))
-	e.startAgain(machine)
+	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d up", e.dir, server))
+	e.startAgain(server)
 }

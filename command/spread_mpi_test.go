@@ -36,7 +36,7 @@ func TestSpreadMPI(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for _, links := range []string{"vxlan", "userspace"} {
-		l.overMachines(e, links)
+		l.overServers(e, links)
 	}
 	stepped := write(t, "name: t-spread-mpi\ntopology: {fat-tree: {k: 4}}\nruntime: {hosts: auto, management: true}\n")
 	says(t, onServer(t, e, 1, exitRuntime, "deploy", "-q", stepped), "does not go over several servers: its time is virtual, and that of its management network is not")
@@ -45,8 +45,8 @@ func TestSpreadMPI(t *testing.T) {
 	e.nothing("down")
 }
 
-// overMachines deploys the lab with links of a kind, runs programs at its hosts, and destroys it.
-func (l *groupLab) overMachines(e *swarmEngines, links string) {
+// overServers deploys the lab with links of a kind, runs programs at its hosts, and destroys it.
+func (l *groupLab) overServers(e *swarmEngines, links string) {
 	t := l.t
 	t.Helper()
 	file := write(t, fmt.Sprintf(spreadMPILab, links))
@@ -68,7 +68,7 @@ func (l *groupLab) overMachines(e *swarmEngines, links string) {
 		t.Errorf("%s: ibv_rc_pingpong at h9: %v\n%s", links, err, said.String())
 	}
 	l.bound()
-	l.jobsOverMachines(links)
+	l.jobsOverServers(links)
 	runs := t.TempDir()
 	o := invoke(t, nil, "run", "-q", "-r", "hosts", "--allow-programs", "--runs", runs, file)
 	if o.code != exitOK && o.code != exitFidelity {
@@ -84,8 +84,8 @@ func (l *groupLab) overMachines(e *swarmEngines, links string) {
 	e.undeployed()
 }
 
-// jobsOverMachines runs MPI programs at hosts of all servers, and ends some.
-func (l *groupLab) jobsOverMachines(links string) {
+// jobsOverServers runs MPI programs at hosts of all servers, and ends some.
+func (l *groupLab) jobsOverServers(links string) {
 	t := l.t
 	t.Helper()
 	t.Setenv("MCASTLAB_MPI_VERBOSE", "1")

@@ -68,11 +68,11 @@ func atNode(node string, argv ...string) []string {
 // spreadExec: programs at nodes of every server.
 func spreadExec(t *testing.T, e *swarmEngines) {
 	t.Helper()
-	for machine, node := range map[int]string{1: "h0", 2: "h5", 3: "h9"} {
+	for server, node := range map[int]string{1: "h0", 2: "h5", 3: "h9"} {
 		o := onServer(t, e, 1, exitOK, atNode(node, "sh", "-c", "hostname; ls -d /sys/class/net/../../../run/docker.sock; ip -br link show p0; pwd; echo error >&2")...)
 		for _, want := range []string{node + "\n", "/run/docker.sock", "p0@", "/command\n"} {
 			if !strings.Contains(o.out, want) {
-				t.Errorf("at %s of server %d there is no %q in\n%s", node, machine, want, o.out)
+				t.Errorf("at %s of server %d there is no %q in\n%s", node, server, want, o.out)
 			}
 		}
 		if o.err != "error\n" {

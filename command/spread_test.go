@@ -146,8 +146,8 @@ func carriedBetween(t *testing.T, e *swarmEngines, a, b string) {
 	}
 	sent := map[string][2]uint64{}
 	for _, x := range all.Trunks {
-		sent[x.Machine+" "+x.To] = [2]uint64{x.SentFrames, x.ReceivedFrames}
-		t.Logf("%s to %s: %+v", x.Machine, x.To, x.Counters)
+		sent[x.Server+" "+x.To] = [2]uint64{x.SentFrames, x.ReceivedFrames}
+		t.Logf("%s to %s: %+v", x.Server, x.To, x.Counters)
 	}
 	x, y := sent[a+" "+b], sent[b+" "+a]
 	if x[0] == 0 || y[0] == 0 || x[0] != y[1] || y[0] != x[1] {

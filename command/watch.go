@@ -18,7 +18,7 @@ func (p *program) watchCommand() *cli.Command {
 	const name = "watch"
 	return &cli.Command{
 		Name: name, Usage: "show a running lab, or a run, in a browser", ArgsUsage: "[LAB|RUN]", OnUsageError: onUsage,
-		Description: "RUN is a run's folder, of a run that has ended or goes on. It prints an address of this server, to open in a browser, and goes on until\n" +
+		Description: "RUN is the folder of a run that has ended or is under way. It prints an address of this server, to open in a browser, and runs until\n" +
 			"it is interrupted. Who has the address, with its token, sees what the page shows. docs/watch.md has more.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "addr", Value: "127.0.0.1:0", EnvVars: envOf(name, "addr"), Usage: "ADDRESS:PORT of the loopback; port 0: any that is free"},

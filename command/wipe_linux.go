@@ -38,7 +38,7 @@ func (p *program) wipeCommand() *cli.Command {
 			var left error
 			for _, l := range labs {
 				if c.Bool("yes") {
-					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil { // a server may be down: the others go on
+					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil { // a server may be down: continue with the others
 						left = errors.Join(left, err)
 						continue
 					}

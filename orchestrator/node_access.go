@@ -82,9 +82,9 @@ type NodeAccess interface {
 
 // Trunk holds the counters of one server's end of links in user space, since the lab was deployed.
 type Trunk struct {
-	Machine string `json:"machine"`
-	To      string `json:"to"` // server at the other end
-	Error   string `json:"error,omitempty"`
+	Server string `json:"machine"`
+	To     string `json:"to"` // server at the other end
+	Error  string `json:"error,omitempty"`
 	trunk.Counters
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Run is a program at a node. It is a program of the node's machine, and has the environment and the folder of the caller.
+// Run is a program at a node. It is a program of the node's server, and has the environment and the folder of the caller.
 type Run struct {
 	Argv     []string `json:"argv"`
 	Env      []string `json:"env"`   // the caller's

@@ -29,13 +29,13 @@ type OutsideError struct {
 	Task string        // rank 2 (h2)
 	For  time.Duration // of wall time
 	// Machine is set for a program of this machine.
-	Machine bool
+	HostProgram bool
 }
 
 // Error names the rank and the remedy.
 func (e OutsideError) Error() string {
-	if e.Machine {
-		return fmt.Sprintf("the program of %s has kept its turn for %v, and lab time stands still: it computes, looks at its memory without end, "+
+	if e.HostProgram {
+		return fmt.Sprintf("the program of %s has kept its turn for %v, and lab time does not move: it computes, looks at its memory without end, "+
 			"or waits in a call that does not go by lab time (docs/libibverbs.md)", e.Task, e.For.Round(100*time.Millisecond))
 	}
 	return fmt.Sprintf("%s has not come back to package rank for %v: it blocks or computes outside of it; "+

@@ -110,7 +110,7 @@ func Run(ctx context.Context, l *lab.Lab, points []lab.Point, o Options) (*Resul
 		return batch.Done{Wall: m.Wall, Again: again}, nil
 	})
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("the sweep can go on with --resume %s: %w", dir, err)
+		return nil, fmt.Errorf("the sweep stopped; --resume %s continues it: %w", dir, err)
 	}
 	r := gather(l, points, all, shown, failed)
 	r.Dir = dir

@@ -62,7 +62,7 @@ type deviceProgress struct {
 	answer                      uint32
 }
 
-// confirm looks whether devices have the message, and lets ranks go on once that is known of all. The lock is held.
+// confirm looks whether devices have the message, and resumes ranks once that is known of all. The lock is held.
 func (v *devices) confirm(ctx context.Context, now time.Time) {
 	f := v.open
 	lacks, waits := []rankhost.Lack{}, []string{}

@@ -149,7 +149,7 @@ func (v *devices) round(ctx context.Context) time.Duration {
 	return confirmTick
 }
 
-// check lets ranks go on when the device is ready, and ends the job when it takes too long.
+// check resumes ranks when the device is ready, and ends the job when it takes too long.
 func (v *devices) check(ctx context.Context, x *device, now time.Time) {
 	s := &x.view.seen
 	wait := wall(vtime.Duration(x.view.x.Wait))

@@ -359,7 +359,7 @@ func (b *board) get(c call, key string) error {
 	return b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Value{Value: v}})
 }
 
-// barrier lets all ranks go on at one instant of lab time once all have reached it.
+// barrier resumes all ranks at one instant of lab time once all have reached it.
 func (b *board) barrier(c call) error {
 	b.mu.Lock()
 	all := b.channel.Arrive(c.rank, c)
@@ -367,7 +367,7 @@ func (b *board) barrier(c call) error {
 	return b.release(all)
 }
 
-// release lets ranks go on from a barrier.
+// release resumes ranks from a barrier.
 func (b *board) release(all []call) error {
 	if all == nil {
 		return nil

@@ -73,7 +73,7 @@ func (p *lockstepControllers) lease(want uint32) error {
 	at := r.coord.Channel().Last().Add(r.cfg.OutOfBand)
 	late := time.AfterFunc(planePatience, func() {
 		if r.o.Say != nil {
-			r.o.Say("lab time stands still at %v: the controllers have not decided for %v", at, planePatience)
+			r.o.Say("lab time stays at %v: the controllers have not decided for %v", at, planePatience)
 		}
 	})
 	x, err := r.d.Command(r.ctx, controller.Command{Kind: controller.KindLease, Run: p.run, Instant: int64(at)})

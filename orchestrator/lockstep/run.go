@@ -288,7 +288,7 @@ func (r *lockstepRun) hear(node int, w *nodeapi.Word) error {
 // Reply implements lockstep.Streams.
 func (r *lockstepRun) Reply(at vtime.Time, node int, x outofband.Reply) error {
 	if r.plane.err != nil {
-		return r.plane.err // no decision of the controllers: a rank does not go on without it
+		return r.plane.err // no decision of the controllers: a rank does not continue without it
 	}
 	b, err := json.Marshal(x)
 	if err != nil {

@@ -80,7 +80,7 @@ func (r *lockstepRun) stoppedBy(node int) string {
 	if i < 0 || !processStopped(s.found[i].PID) {
 		return ""
 	}
-	return fmt.Sprintf("node %s is stopped, and lab time stands still at %v until it goes on: kill -CONT %d", name, r.coord.Now(), s.found[i].PID)
+	return fmt.Sprintf("node %s is stopped, and lab time stays at %v until it continues: kill -CONT %d", name, r.coord.Now(), s.found[i].PID)
 }
 
 // outsideOn returns what to say of a node on which a task has kept its turn since the last look, and nothing of
@@ -94,7 +94,7 @@ func (r *lockstepRun) outsideOn(node int, waited time.Duration) string {
 		return ""
 	}
 	if r.stalls.away == nil || r.stalls.turn != t.Number {
-		r.stalls.turn, r.stalls.away = t.Number, &runner.OutsideError{Task: t.Task, Machine: r.programs}
+		r.stalls.turn, r.stalls.away = t.Number, &runner.OutsideError{Task: t.Task, HostProgram: r.programs}
 		return ""
 	}
 	r.stalls.away.For = waited

@@ -18,7 +18,7 @@ import (
 // The interface of an external host may be at any server of a lab on several: SERVER/INTERFACE. The host's node is on that server.
 
 // attachedAt returns the server and the interface of an external host.
-func attachedAt(p *engine.Placement, host, at string) (machine int, name string, err error) {
+func attachedAt(p *engine.Placement, host, at string) (server int, name string, err error) {
 	on, name, ok := strings.Cut(at, "/")
 	if !ok || on == "" || name == "" {
 		return 0, "", fmt.Errorf("attach %s=%s: the lab is on several servers: write --attach %s=SERVER/INTERFACE", host, at, host)
@@ -41,7 +41,7 @@ func (t *testbed) placeOutside(p *engine.Placement) error {
 		if t.Lab.ExternalHost(host) == nil {
 			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, t.Lab.Name, orchestrator.ExternalsOf(t.Lab))
 		}
-		machine, _, err := attachedAt(p, host, at)
+		server, _, err := attachedAt(p, host, at)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (t *testbed) placeOutside(p *engine.Placement) error {
 			return fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, at, other)
 		}
 		node, _ := t.Graph.Find(host)
-		used[at], p.At[node] = host, machine
+		used[at], p.At[node] = host, server
 	}
 	for _, host := range t.Lab.Externals() {
 		if t.Options.Attach[host] == "" {
@@ -60,14 +60,14 @@ func (t *testbed) placeOutside(p *engine.Placement) error {
 }
 
 // attachHere returns the interfaces of a server, by external host.
-func (s *serverNodes) attachHere(machine int) (map[string]string, error) {
+func (s *serverNodes) attachHere(server int) (map[string]string, error) {
 	here := map[string]string{}
 	for host, at := range s.d.Options.Attach { // independent of each other
 		i, name, err := attachedAt(s.placement, host, at)
 		if err != nil {
 			return nil, err
 		}
-		if i == machine {
+		if i == server {
 			here[host] = name
 		}
 	}
@@ -89,12 +89,12 @@ func (x *worker) port(node string) (*shareapi.PortReply, error) {
 
 // PortOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
 func (s *serverNodes) PortOf(ctx context.Context, host string) (shareapi.Outside, error) {
-	machine, _, err := attachedAt(s.placement, host, s.d.Options.Attach[host])
+	server, _, err := attachedAt(s.placement, host, s.d.Options.Attach[host])
 	if err != nil {
 		return shareapi.Outside{}, err
 	}
 	var o shareapi.Outside
-	err = s.askShare(ctx, &s.placement.Servers[machine], func(k shareapi.ShareClient) error {
+	err = s.askShare(ctx, &s.placement.Servers[server], func(k shareapi.ShareClient) error {
 		a, err := k.Port(ctx, &shareapi.PortRequest{Node: host})
 		o = shareapi.Outside{Carrier: a.GetCarrier(), Index: int(a.GetIndex())}
 		return err

@@ -135,8 +135,8 @@ func (s *serverNodes) Ahead(node string) int64 {
 	if s.clocks.all == nil {
 		return 0
 	}
-	machine, _ := s.machineOf(node)
-	return s.clocks.all[machine].ahead
+	server, _ := s.serverOf(node)
+	return s.clocks.all[server].ahead
 }
 
 // ClockUncertainty returns by how much lab time on two servers may differ, and a frame be later between them than the lab says, in ns of

@@ -14,7 +14,7 @@ import (
 )
 
 // controllerAt returns the number of the server of a controller; at has those of all.
-func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int, ok bool) {
+func controllerAt(d *orchestrator.Deployed, name string, at []int) (server int, ok bool) {
 	for i, n := range d.Lab.Replicas() {
 		if n == name && i < len(at) {
 			return at[i], true
@@ -23,8 +23,8 @@ func controllerAt(d *orchestrator.Deployed, name string, at []int) (machine int,
 	return 0, false
 }
 
-// controllerMachine returns the server of a controller.
-func (s *serverNodes) controllerMachine(name string) *engine.Server {
+// serverOfController returns the server of a controller.
+func (s *serverNodes) serverOfController(name string) *engine.Server {
 	at, _ := controllerAt(s.d, name, s.placement.Controllers)
 	return &s.placement.Servers[at]
 }
@@ -32,7 +32,7 @@ func (s *serverNodes) controllerMachine(name string) *engine.Server {
 // Controller returns how a controller is reached.
 func (s *serverNodes) Controller(name string) (controllers.Replica, []grpc.DialOption) {
 	by := grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
-		return s.callShare(ctx, s.controllerMachine(name), &shareapi.Open{Stream: shareapi.Stream_STREAM_AGENT, Node: name})
+		return s.callShare(ctx, s.serverOfController(name), &shareapi.Open{Stream: shareapi.Stream_STREAM_AGENT, Node: name})
 	})
-	return controllers.Replica{ID: name, Target: "passthrough:///" + name, Address: s.controllerMachine(name).String()}, []grpc.DialOption{by}
+	return controllers.Replica{ID: name, Target: "passthrough:///" + name, Address: s.serverOfController(name).String()}, []grpc.DialOption{by}
 }

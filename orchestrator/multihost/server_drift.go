@@ -73,5 +73,5 @@ func (s *serverNodes) Repair(_ context.Context, x orchestrator.Drift) error {
 	default:
 		what = fmt.Sprintf("link %s is gone", s.d.Graph.LinkName(x.Links[0]))
 	}
-	return fmt.Errorf("lab %s: %s, and a lab on several servers is not mended: mcastlab destroy it, and deploy it again", s.d.Lab.Name, what)
+	return fmt.Errorf("lab %s: %s, and a lab on several servers cannot be repaired: run mcastlab destroy %[1]s, then deploy it again", s.d.Lab.Name, what)
 }

@@ -80,7 +80,7 @@ func (s *serverNodes) callShare(ctx context.Context, m *engine.Server, q *sharea
 
 // Where returns the name of a node or controller with that of its server.
 func (s *serverNodes) Where(node string) string {
-	at, ok := s.machineOf(node)
+	at, ok := s.serverOf(node)
 	if !ok {
 		return node
 	}
@@ -89,7 +89,7 @@ func (s *serverNodes) Where(node string) string {
 
 // ServerOf returns the server of a node or controller.
 func (s *serverNodes) ServerOf(node string) (server *engine.Server, ok bool) {
-	at, ok := s.machineOf(node)
+	at, ok := s.serverOf(node)
 	if !ok {
 		return nil, false
 	}
@@ -111,8 +111,8 @@ func (s *serverNodes) Local() bool { return false }
 // Await does nothing: the servers have waited for their nodes.
 func (s *serverNodes) Await(context.Context) error { return nil }
 
-// machineOf returns the number of the server of a node or controller.
-func (s *serverNodes) machineOf(node string) (machine int, ok bool) {
+// serverOf returns the number of the server of a node or controller.
+func (s *serverNodes) serverOf(node string) (server int, ok bool) {
 	if i, found := s.d.Graph.Find(node); found {
 		return s.placement.At[i], true
 	}

@@ -36,7 +36,7 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 	name := func(i int) string { return s.placement.Servers[i].Name }
 	for _, u := range s.placement.Userspace {
 		for _, way := range [][2]int{{u.A, u.B}, {u.B, u.A}} {
-			t := orchestrator.Trunk{Machine: name(way[0]), To: name(way[1])}
+			t := orchestrator.Trunk{Server: name(way[0]), To: name(way[1])}
 			if err := errs[way[0]]; err != nil {
 				t.Error = err.Error()
 			}
@@ -48,6 +48,6 @@ func (s *serverNodes) Trunks(ctx context.Context) (all []orchestrator.Trunk) {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b orchestrator.Trunk) int { return strings.Compare(a.Machine+" "+a.To, b.Machine+" "+b.To) })
+	slices.SortFunc(all, func(a, b orchestrator.Trunk) int { return strings.Compare(a.Server+" "+a.To, b.Server+" "+b.To) })
 	return all
 }

@@ -27,7 +27,7 @@ import (
 type ShareOptions struct {
 	orchestrator.Options
 	// DialPeer calls the share of the lab on another server.
-	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
+	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, server int) (net.Conn, error)
 	// ServeProgram runs a program at a node here, for a caller on another server: it answers the request, and passes what the
 	// program reads and writes over the connection.
 	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Open) error

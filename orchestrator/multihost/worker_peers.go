@@ -126,10 +126,10 @@ func (x *worker) peerSocket(ctx context.Context, f *peerSockets, p *labPart, pat
 const peerWait = 5 * time.Second
 
 // dialPeer connects to something on another server.
-func (x *worker) dialPeer(ctx context.Context, p *labPart, machine int, q *shareapi.Open) (net.Conn, error) {
+func (x *worker) dialPeer(ctx context.Context, p *labPart, server int, q *shareapi.Open) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerWait)
 	defer cancel()
-	c, err := x.o.DialPeer(ctx, p.Lab.Name, p.share, machine)
+	c, err := x.o.DialPeer(ctx, p.Lab.Name, p.share, server)
 	if err != nil {
 		return nil, err
 	}

@@ -32,9 +32,9 @@ func sharesOf(t *testing.T) [2]*worker {
 		t.Fatal(err)
 	}
 	var all [2]*worker
-	dial := func(ctx context.Context, _ string, _ *shareapi.Share, machine int) (net.Conn, error) {
+	dial := func(ctx context.Context, _ string, _ *shareapi.Share, server int) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", filepath.Join(all[machine].store.Dir, shareapi.PeersSocket))
+		return d.DialContext(ctx, "unix", filepath.Join(all[server].store.Dir, shareapi.PeersSocket))
 	}
 	for i := range all {
 		o := ShareOptions{Options: orchestrator.Options{Log: t.Logf}, DialPeer: dial}

@@ -29,10 +29,10 @@ import (
 
 // remoteProgram is the place of a program, and its order.
 type remoteProgram struct {
-	d       *orchestrator.Deployed
-	machine *engine.Server
-	run     shareapi.Run
-	asked   func(host int, command string, err error) // of mpirun: what it wants to run elsewhere
+	d      *orchestrator.Deployed
+	server *engine.Server
+	run    shareapi.Run
+	asked  func(host int, command string, err error) // of mpirun: what it wants to run elsewhere
 }
 
 // remotePrograms prepares a program at each of the nodes, on their servers.
@@ -51,7 +51,7 @@ func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution)
 			return nil, fmt.Errorf("exec at %s: no server of lab %s has it", n.Name, d.Lab.Name)
 		}
 		all = append(all, &program{lab: d.Lab.Name, node: n.Name, start: programStart{Argv: x.Argv}, remote: &remoteProgram{
-			d: d, machine: server,
+			d: d, server: server,
 			run: shareapi.Run{
 				Argv: x.Argv, Env: os.Environ(), Dir: dir, Since: since, Library: x.Library, Clock: x.Clock, Root: x.Root, InTurns: x.inTurns,
 			},
@@ -63,7 +63,7 @@ func remotePrograms(d *orchestrator.Deployed, at []engine.Running, x *Execution)
 // runRemote is run of a program on another server.
 func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Writer) (code int, err error) {
 	failed := func(err error) (int, error) {
-		return 0, fmt.Errorf("exec %s at %s: server %s: %w", p.start.Argv[0], p.node, p.remote.machine, err)
+		return 0, fmt.Errorf("exec %s at %s: server %s: %w", p.start.Argv[0], p.node, p.remote.server, err)
 	}
 	q := p.remote.run
 	q.Argv, q.More, q.Turns, q.Rank = p.start.Argv, p.start.Env, p.start.Turns, p.start.Rank
@@ -103,7 +103,7 @@ func (p *program) runRemote(ctx context.Context, in io.Reader, out, errOut io.Wr
 	case err != nil:
 		return failed(err)
 	case e.Error != "":
-		return 0, fmt.Errorf("%s (server %s)", e.Error, p.remote.machine)
+		return 0, fmt.Errorf("%s (server %s)", e.Error, p.remote.server)
 	}
 	return e.Code, nil
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep-alive of connections to shares, at both ends: a machine that is gone is noticed after about 15 s in which nothing comes.
+// Keep-alive of connections to shares, at both ends: a server that is gone is noticed after about 15 s in which nothing comes.
 const (
 	aliveIdle  = 5 * time.Second
 	aliveCount = 3

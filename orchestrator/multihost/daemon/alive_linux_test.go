@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGuard: a machine that acknowledges nothing any more is noticed also while something is under way to it, and one that only reads nothing is waited for.
+// TestGuard: a server that acknowledges nothing any more is noticed also while something is under way to it, and one that only reads nothing is waited for.
 func TestGuard(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("makes a network namespace, as root")

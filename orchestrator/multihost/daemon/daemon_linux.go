@@ -39,7 +39,7 @@ const (
 	callsMax    = 64      // at a time on one connection
 )
 
-// Serve is a machine's daemon. It listens as long as it has credentials that hold, which a join brings while it runs, and
+// Serve is a server's daemon. It listens as long as it has credentials that hold, which a join brings while it runs, and
 // takes new ones up without a restart. It returns when the context ends.
 func Serve(ctx context.Context, o Options) error {
 	var s *server

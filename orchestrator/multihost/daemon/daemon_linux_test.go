@@ -18,23 +18,23 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// machine is a daemon of a test.
-type machine struct {
+// testDaemon is a daemon of a test.
+type testDaemon struct {
 	node, dir string
 	at        chan string // addresses at which it listens
 	address   string
 }
 
 // start runs a daemon whose clock is ahead; pass may keep datagrams from it.
-func start(t *testing.T, node string, ahead time.Duration, pass func(int) bool) *machine {
+func start(t *testing.T, node string, ahead time.Duration, pass func(int) bool) *testDaemon {
 	t.Helper()
 	return startKeeping(t, node, ahead, pass, nil)
 }
 
 // startKeeping is start of a daemon that keeps labs.
-func startKeeping(t *testing.T, node string, ahead time.Duration, pass func(int) bool, labs Labs) *machine {
+func startKeeping(t *testing.T, node string, ahead time.Duration, pass func(int) bool, labs Labs) *testDaemon {
 	t.Helper()
-	m := &machine{node: node, dir: filepath.Join(t.TempDir(), "state"), at: make(chan string, 8)}
+	m := &testDaemon{node: node, dir: filepath.Join(t.TempDir(), "state"), at: make(chan string, 8)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -53,7 +53,7 @@ func startKeeping(t *testing.T, node string, ahead time.Duration, pass func(int)
 }
 
 // enrol gives it credentials, and waits until it listens.
-func (m *machine) enrol(t *testing.T, a *trust.Authority) {
+func (m *testDaemon) enrol(t *testing.T, a *trust.Authority) {
 	t.Helper()
 	if err := Keep(m.dir, issue(t, a, trust.Host, m.node)); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func (m *machine) enrol(t *testing.T, a *trust.Authority) {
 	m.await(t)
 }
 
-func (m *machine) await(t *testing.T) {
+func (m *testDaemon) await(t *testing.T) {
 	t.Helper()
 	select {
 	case m.address = <-m.at:
@@ -88,7 +88,7 @@ func issue(t *testing.T, a *trust.Authority, role trust.Role, node string) *trus
 	return c
 }
 
-func client(t *testing.T, c *trust.Credentials, m *machine) *Client {
+func client(t *testing.T, c *trust.Credentials, m *testDaemon) *Client {
 	t.Helper()
 	k := NewClient(c, m.node, m.address, time.Now)
 	t.Cleanup(k.Close)
@@ -138,14 +138,14 @@ func TestCredentialsComeAndGo(t *testing.T) {
 	gone()
 }
 
-// TestProbe: three machines probe each other. Of one, only small frames come in; of one, the clock is ahead; one does not
+// TestProbe: three servers probe each other. Of one, only small frames come in; of one, the clock is ahead; one does not
 // listen: each is seen where it is, and nowhere else.
 func TestProbe(t *testing.T) {
 	a := authority(t)
 	fine := start(t, "fine", 0, nil)
 	narrow := start(t, "narrow", 0, func(bytes int) bool { return bytes < 1500 })
 	fast := start(t, "fast", time.Hour/2, nil)
-	for _, m := range []*machine{fine, narrow, fast} {
+	for _, m := range []*testDaemon{fine, narrow, fast} {
 		m.enrol(t, a)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,7 +185,7 @@ func TestProbe(t *testing.T) {
 }
 
 // linksInUse: the port of links is tried while no program has it, is free again afterwards, and is not tried while another program has it.
-func linksInUse(t *testing.T, c *Client, m *machine) {
+func linksInUse(t *testing.T, c *Client, m *testDaemon) {
 	t.Helper()
 	host, port, err := portOf(m.address)
 	if err != nil {
@@ -259,8 +259,8 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-// joinMachine runs the join of a machine and returns where it listens and how it ends.
-func joinMachine(t *testing.T, token string, nodes ...string) (dir, address string, ended chan error) {
+// joinServer runs the join of a server and returns where it listens and how it ends.
+func joinServer(t *testing.T, token string, nodes ...string) (dir, address string, ended chan error) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "state")
 	file := filepath.Join(t.TempDir(), "token")
@@ -283,14 +283,14 @@ func joinMachine(t *testing.T, token string, nodes ...string) (dir, address stri
 }
 
 // TestJoin: intruders come first, one that says nothing, one that says nonsense, one with another token and one that speaks
-// no TLS; then the deployer, once. The machine has its credentials then, and its port is closed.
+// no TLS; then the deployer, once. The server has its credentials then, and its port is closed.
 func TestJoin(t *testing.T) {
 	token, err := trust.NewToken()
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := authority(t)
-	dir, address, ended := joinMachine(t, token.String(), "m0", "m1")
+	dir, address, ended := joinServer(t, token.String(), "m0", "m1")
 	dial := func() *tls.Conn {
 		config, err := trust.Stranger(time.Now)
 		if err != nil {
@@ -351,16 +351,16 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinNotMeant: a machine that is not to get a certificate does not listen, and one without a token says so.
+// TestJoinNotMeant: a server that is not to get a certificate does not listen, and one without a token says so.
 func TestJoinNotMeant(t *testing.T) {
 	token, err := trust.NewToken()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, address, ended := joinMachine(t, token.String(), "m0"); address != "" || <-ended != nil {
+	if _, address, ended := joinServer(t, token.String(), "m0"); address != "" || <-ended != nil {
 		t.Errorf("it listens at %q", address)
 	}
-	if _, address, ended := joinMachine(t, "x", "m1"); address != "" || <-ended == nil {
+	if _, address, ended := joinServer(t, "x", "m1"); address != "" || <-ended == nil {
 		t.Errorf("it listens at %q without a token", address)
 	}
 }

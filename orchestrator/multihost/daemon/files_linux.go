@@ -49,7 +49,7 @@ func Load(dir string) (*trust.Credentials, error) {
 	return trust.ParseCredentials(file)
 }
 
-// Leave removes what a machine has of its membership. Nothing to remove is no error.
+// Leave removes what a server has of its membership. Nothing to remove is no error.
 func Leave(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("leave: %w", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// JoinOptions are what a machine needs to know to get its certificate.
+// JoinOptions are what a server needs to know to get its certificate.
 type JoinOptions struct {
 	Node   string   // the ID of the Swarm's node that it is
 	Nodes  []string // those that are to get one
@@ -26,7 +26,7 @@ type JoinOptions struct {
 	listening func(address string)
 }
 
-// joinMax is how long a machine waits for the deployer, and callersMax how many may call at once.
+// joinMax is how long a server waits for the deployer, and callersMax how many may call at once.
 const (
 	joinMax    = 2 * time.Minute
 	callersMax = 32

@@ -11,13 +11,13 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// A machine's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do
+// A server's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do
 // anything. It passes bytes between a deployer and that process.
 
-// ErrNoShare says that a machine has no process of a lab.
+// ErrNoShare says that a server has no process of a lab.
 var ErrNoShare = errors.New("no process here has a share of this lab")
 
-// Labs are the shares of labs on a machine.
+// Labs are the shares of labs on a server.
 type Labs interface {
 	// Start starts the process of a share, if it does not run, and returns when it takes calls.
 	Start(ctx context.Context, lab string) error

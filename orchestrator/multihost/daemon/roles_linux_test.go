@@ -189,7 +189,7 @@ func TestLargeRequest(t *testing.T) {
 
 // refusal connects, sends nothing, and returns how the daemon ends the connection. A client that sends a request
 // may learn of the closed connection before it reads the alert.
-func refusal(t *testing.T, config *tls.Config, m *machine) error {
+func refusal(t *testing.T, config *tls.Config, m *testDaemon) error {
 	t.Helper()
 	conn, err := tls.Dial("tcp", m.address, config)
 	if err != nil {

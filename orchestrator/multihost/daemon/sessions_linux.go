@@ -123,7 +123,7 @@ func (s *sessions) receive(c *net.UDPConn, pass func(bytes int) bool) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil && (pass == nil || pass(n)) { // an error is what a peer's machine says of a datagram of ours
+		if err == nil && (pass == nil || pass(n)) { // an error is what a peer's server says of a datagram of ours
 			s.take(b[:n])
 		}
 	}

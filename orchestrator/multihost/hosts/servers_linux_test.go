@@ -55,8 +55,8 @@ func node(id, host, address string) swarm.Node {
 	}
 }
 
-// TestMachines: the nodes of a Swarm as servers, among them those that cannot take part.
-func TestMachines(t *testing.T) {
+// TestServers: the nodes of a Swarm as servers, among them those that cannot take part.
+func TestServers(t *testing.T) {
 	lead := node("ccc1112223", "vm", "0.0.0.0")
 	lead.Spec.Role, lead.ManagerStatus = swarm.NodeRoleManager, &swarm.ManagerStatus{Addr: "10.0.0.1:2377"}
 	down, drained, old, other, six := node("d", "down", "10.0.0.3"), node("e", "drained", "10.0.0.4"), node("f", "old", "10.0.0.5"), node("g", "other", "10.0.0.6"), node("h", "six", "fd00::6")
