@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The long sweeps. What they find is appended to docs/ledgers/soak.md, a section for each version.
 #
 #   sh soak.sh            every seed of the sweep twice, the lossless sweep, the large labs: an hour or less on two cores

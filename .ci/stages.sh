@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Functions of .ci/run and .ci/nightly; sourced, not run.
 
 # Small cases that once failed, if there is a folder of them beside this one (TestRepros).

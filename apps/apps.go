@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package apps holds the parts that the workloads of a lab share: the interfaces by which a runtime
 // starts them, and the rows that they report. GEN-12 defines the times of a row.
 package apps

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package apps
 
 // Record is a block in a store with the number of the write that it comes from.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is the program mcastlab, as a package: a program of yours that calls Main
 // is mcastlab with rank programs of its own (docs/programs.md).
 package command

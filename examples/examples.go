@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package examples has the example labs of this folder built in, for mcastlab run --example.
 package examples
 

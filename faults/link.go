@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package faults injects faults into the links, nodes and controllers of a lab. A Timeline holds
 // the faults, decides when each begins and ends, and applies them through a Target that the driver
 // implements. The protocol cores contain no fault code. All decisions are drawn from streams of

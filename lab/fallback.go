@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package lab
 
 // lowClass returns a DSCP whose packets wait for those of nics.traffic-class wherever both

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lab reads, checks and writes lab files. Read returns a Lab, which has a field for each
 // key of the file; fields of keys that the file leaves out have their defaults. Resolved and
 // Compact write a Lab as a file again, and Schema returns the JSON schema of lab files, made from

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package lab
 
 // Shorthands: values that may be written as a scalar.

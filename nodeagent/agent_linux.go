@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodeagent is the process of one node of a running lab: a switch, or a host
 // with its NIC and the rank that runs on it. It is PID 1 of its container, holds no
 // capability, and gets everything from the orchestrator: its sockets by handover, its

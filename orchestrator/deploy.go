@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package orchestrator brings a lab up on this host, runs its workloads there and takes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rank is the API that distributed programs of a lab are written against. A Rank is
 // one process of a job. It offers blocking calls on top of verbs: connections to other ranks
 // (Connect), multicast groups (NewGroup, NewWriteGroup, NewMulticast, NewReduction),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rank
 
 // requests are a rank's work requests that have not completed, by the numbers that their completions carry (WRID). These count from 1, so

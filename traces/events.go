@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package traces writes the records of a run: events as JSON lines, captures that Wireshark opens.
 package traces
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds libibverbs.so.1, librdmacm.so.1, libmcastsysfs.so for UCX, and libmcasttime.so for the lab's time, into the folder that is
 # its argument: sh verbs/build.sh bin/verbs. It needs a C compiler and the headers of rdma-core (Debian: gcc librdmacm-dev). The two
 # symbols.txt say what is exported. Where Open MPI's mpicc is (libopenmpi-dev), libmcastmpi.so is built, too.

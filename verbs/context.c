@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The connection to the NIC: each context has one of its own, and its objects are destroyed when it is closed or the
 // program dies.
 #include "internal.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Completion queues and channels.
 #include "internal.h"
 #include "rest.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Extended completion queues: between start_poll and end_poll the queue is locked, and tail moves only with end_poll.
 #include "internal.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Devices: there is one, the NIC of the node whose socket MCASTLAB_VERBS names. sysfs is not searched.
 #include "internal.h"
 

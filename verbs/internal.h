@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Declarations that the files of the library share.
 #ifndef MCASTLAB_INTERNAL_H
 #define MCASTLAB_INTERNAL_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory regions, address handles, multicast groups.
 #include "internal.h"
 

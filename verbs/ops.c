@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The tables of an open device. Operations that are not supported answer EOPNOTSUPP; no entry is NULL.
 #include "internal.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The device's attributes, shared by the library and libmcastsysfs.so.
 #include "internal.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Posting: requests are written to a ring, and the NIC takes them from there.
 #include "internal.h"
 

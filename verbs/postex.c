@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Posting by the calls of struct ibv_qp_ex: between wr_start and wr_complete the queue pair is locked, and head moves
 // only with wr_complete.
 #include "internal.h"

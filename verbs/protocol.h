@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The messages between the library and the NIC's side (package nodeagent/verbs). Both run on one server, so numbers
 // have its byte order, which is little-endian. A request and its reply are one message each of a SEQPACKET socket.
 // TestLayout compares these structures with the package's.

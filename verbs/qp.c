@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Queue pairs and their states.
 #include "internal.h"
 

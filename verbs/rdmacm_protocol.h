@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the protocol that librdmacm uses (see protocol.h): endpoints of connections, whose events come by a channel
 // of V_CREATE_CHANNEL.
 #ifndef MCASTLAB_RDMACM_PROTOCOL_H

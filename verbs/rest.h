@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a thread that polls without end gives the processors to others: the lab's nodes, which bring the events that it
 // waits for. It sleeps and does not yield: with 16 ranks of MPI that yielded on two cores, Linux 6.18 let no other process
 // run for up to 48 s.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The socket of a connection to the NIC. librdmacm has one of its own.
 #include "internal.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names of numbers, and rates, with rdma-core's words.
 #include "internal.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD (GEN-1) with their verbs
 // (GEN-2), byte-exact on the wire. The names of its calls follow libibverbs; docs/verbs.md lists their
 // guarantees.

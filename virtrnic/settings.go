@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package virtrnic
 
 // Settings holds the parameters that all NICs of a lab share. Package lab fills it from the lab file,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package virtrnic
 
 // DropReason is the reason for which a NIC dropped a frame.

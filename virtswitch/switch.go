@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package virtswitch is an output-queued Ethernet switch with priority-based flow
 // control and the in-network RoCE multicast of Cepheus and Gleam (CEP-2): group
 // registration hop by hop, replication with connection bridging, and aggregation of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lint is a tool for go vet -vettool: the analysers that .golangci.yml enables, with its settings. golangci-lint
 // compiles some hundred linters; this compiles those that are used.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package allgather is the MPI-Allgather benchmark (APP-5). It runs every scheme at every size for
 // a number of iterations, and checks every byte at every rank.
 package allgather

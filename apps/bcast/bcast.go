@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bcast is the MPI-Bcast benchmark (APP-1, APP-5). It runs every scheme at every size for a
 // number of iterations, and checks every byte at every receiver.
 package bcast

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command runs programs of this server at a lab's hosts as workloads: perftest, UCX, MPI programs and whatever
 // else uses libibverbs. Their processes are the orchestrator's to start; here are their settings and their report.
 package command

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package flows is a mix of flows that begin and end while others are under way, as in experiments on
 // fairness (APP-7). A flow to one host is a reliable connection, one to several hosts a multicast. While it
 // lasts, a flow sends one message after the other. Its row has the bytes received in each interval.

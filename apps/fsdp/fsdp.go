@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fsdp is the traffic of fully sharded data parallel training (APP-6). An Allgather of the
 // next layer's parameters and a Reduce-scatter of the last layer's gradients run at the same time
 // on the same ranks and share their links (AG-31).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hpl
 
 // A matrix is distributed over the grid of processes in blocks of NB by NB, which are assigned in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hpl is the High-Performance Linpack benchmark (APP-3). It solves a dense system of
 // linear equations by LU factorisation with row exchanges on a grid of P by Q processes, and
 // checks the solution as HPL does. The computation is real, and its lab time is modelled, so that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hpl
 
 // HPL's random matrix holds the numbers of a linear congruential generator in column-major order

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manycast is the many-to-many benchmark of the cyclic multicast paper (CYC-17, CYC-20).
 // Sources drawn at random each send one message at the same time to a group drawn at random, which
 // they share or which is their own. The messages travel by the paper's trees, by OpenSM's one tree

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package program runs a user's programs (rank.Program) as workloads.
 package program
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reducescatter is the MPI-Reduce-scatter benchmark. It runs every scheme at every size for
 // a number of iterations, and checks every sum at every rank.
 package reducescatter

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package registry lists all kinds of workloads. A new kind takes one field of Workload here; all
 // else about it is in its settings, in the package of its program.
 package registry

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package setting has the types of workload settings: values with units that read themselves from a lab
 // file, choices of hosts, schemes, and the checks that they share. Package lab uses it for the rest of
 // the file, too.

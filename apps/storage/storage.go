@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package storage is a replicated write service (APP-2). A client writes blocks into the registered
 // logs of its replicas. An IO ends when all replicas have the block: in memory, which the
 // acknowledgement of the WRITE proves, or in their stores, of which each replica sends a notice

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command mcastlab is a testbed emulator for in-network RoCE multicast.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One-sided MPI in all ways to synchronize: fences, post and start, locks, each with puts, gets, accumulates and atomics. Prints
 // "N ranks, 0 wrong" at rank 0.
 #include <mpi.h>

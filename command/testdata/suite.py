@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs the tests of rdma-core's pyverbs in a folder, each in a process of its own, and prints a line for each: how it ended, its name, and the
 # last line of what it says. Modules of devices that this one is not are left out.
 import os

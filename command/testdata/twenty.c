@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // twenty server N: accepts N connections by rdma_cm, each with a thread of its own, which brings back what it gets.
 // twenty client HOST: asks for one, and checks what comes back.
 #include <errno.h>

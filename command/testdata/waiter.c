@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // waiter: rank 1 sends one message after another to rank 0, and takes a completion with an error for "not yet". Its queue pair gives up
 // after some four milliseconds without an answer. Rank 0 fails after 200 ms.
 #include <rdma/rdma_cma.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // waits: waits in each way that a shell or a utility does, and says which of them took other than it should in the lab's time. Children
 // are waited for, and send signals, after a time of their own.
 #define _GNU_SOURCE

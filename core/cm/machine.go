@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cm is the communication manager of a NIC: it sets up and ends connections between queue pairs by
 // management datagrams (InfiniBand specification, volume 1, chapter 12), which RoCEv2 carries to queue pair 1. They
 // name services as Linux's rdma_cm does, by ports of the Internet protocol (annex A11, the RDMA IP CM Service).

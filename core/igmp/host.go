@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package igmp is the hosts' side of IP multicast membership: it reports the groups that programs of
 // a host have joined, by IGMPv3 or MLDv2, so that the switches between forward them.
 //

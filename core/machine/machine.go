@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machine is the contract between the protocol cores (switch and NIC) and their drivers: the
 // simulator's event loop in virtual time, and the loop of a node's process.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mrp is the hosts' side of multicast group registration (Cepheus §III-C, CEP-3, CEP-8). An
 // Agent confirms registrations for the members on its host. For the groups that its host leads it is
 // also the registrar, which installs a group in the fabric, activates it and deletes it. The paper

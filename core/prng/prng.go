@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package prng gives every part of a run its own stream of random numbers, derived from one seed by
 // name: adding a host or a link does not change the draws of another.
 package prng

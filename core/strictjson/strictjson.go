@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package strictjson reads JSON messages between processes of mcastlab: an unknown field is an error.
 package strictjson
 

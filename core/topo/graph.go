@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package topo builds the topologies of labs: fat-trees, m-port n-trees, leaf-spine fabrics,
 // stars, and custom graphs. It assigns an address to every host and switch, computes equal-cost
 // routes and multicast trees, checks them for deadlock, and draws the graph. It has no I/O, no

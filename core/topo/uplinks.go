@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package topo
 
 // TreesMax is the largest number of multicast trees for the groups of programs in a fabric: as many as spread groups

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vtime is lab time: int64 picoseconds since the start of a run, and the
 // timer table machines keep their deadlines in.
 //

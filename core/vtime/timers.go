@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package vtime
 
 // TimerTable holds the deadlines of one machine, one per slot. It never fires by

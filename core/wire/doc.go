@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package wire holds every byte layout mcastlab puts on a link: Ethernet,
 // 802.1Q, IPv4, IPv6, UDP, the InfiniBand transport headers of RoCEv2, the
 // congestion notification packet, the per-priority pause frame and MRP, the

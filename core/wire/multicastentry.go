@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package wire
 
 // MulticastEntry is an entry of a switch's table of IP multicast groups. A packet of the group leaves by all of Ports

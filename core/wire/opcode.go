@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package wire
 
 // OpCode is the first byte of the BTH: the transport service in bits 7..5, the

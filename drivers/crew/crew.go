@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package crew has the goroutines on which the parts of a simulation run at the same time. The simulator
 // itself, which decides the order of events, starts none.
 package crew

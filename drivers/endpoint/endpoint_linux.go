@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package endpoint is one RC queue pair on an interface of this host, on the wall clock:
 // a small RoCE peer for experiments by hand, against a lab or any other RoCE device.
 package endpoint

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fabric turns a topology, and the settings that all switches and all NICs share, into the
 // configuration of each switch, NIC and port. The simulator and the node agents build their
 // machines from it, so that a lab is the same in virtual time and in wall time.

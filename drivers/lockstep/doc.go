@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lockstep runs a lab in virtual time whose nodes are processes. Frames cross veth pairs as
 // real RoCEv2; time does not come from the wall clock but from bounds (package window), so that the
 // run is the simulation, bit for bit, on any server and under any load.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machinetest runs machines against each other the plain way: a driver that
 // wakes every port at every instant it could start a frame, looks for the next event
 // by scanning, and so needs none of the settling rules. It is the reference the

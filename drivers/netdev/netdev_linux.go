@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package netdev makes the interfaces of a lab: veth pairs whose ends are created inside their
 // nodes' namespaces, so that the host's namespace never holds one, and the raw sockets on them.
 package netdev

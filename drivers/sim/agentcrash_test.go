@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // What the simulator does with the tasks of a host whose agent crashes, and when the next job begins.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // The simulator ends tasks that wait beside the fabric when a request has failed.

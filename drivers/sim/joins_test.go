@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // Groups of programs: hosts report the groups that they join, switches read the reports, and datagrams

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sim runs a lab in virtual time. One event queue drives the switch and NIC cores that
 // also run in containers. The same lab, seed and version give the same run, bit for bit, on any
 // computer.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // The event loop is compared with the driver that polls, which only a test of this package can put into

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // The simulator looks for objects that jobs have left in hosts and switches.

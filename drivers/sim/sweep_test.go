@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // The simulator's promises in whole labs: one seed is one run, and the checker finds no broken

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // A run ends, with its reason, and is repeated bit for bit, whatever faults come: idle detection, deadlocks, order of events.

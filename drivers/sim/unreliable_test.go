@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim
 
 // The loop looks at a transmitter when a request completes by starting (machine: starts are deadlines).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package window decides how far the parts of a lab may advance by themselves. Each part drives some
 // nodes of the lab: a process drives one node, a partition of a simulation drives many. A part may
 // handle all its events before a bound, because nothing that another part does can reach it earlier

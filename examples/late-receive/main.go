@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Late-receive is a rank program whose receiver posts its receive after the message has come, or never: the sender gets RNR NAKs
 // and waits for the receiver's RNR timer (docs/errors.md).
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package papers holds the labs that reproduce the papers' results, for programs that have no source tree.
 package papers
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ring-sum is a rank program to copy: a sum goes from rank to rank, each adds its number, and the last
 // one sends the others the total by multicast (docs/programs.md).
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Two-level is a broadcast algorithm of one's own that takes part in a comparison with cepheus and
 // binomial (docs/tutorial-scheme.md): the root sends to one leader per four ranks, and each
 // leader to the others of its four.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux || darwin
 
 // Command benchpage measures the simulator and writes speed.md: rates beside those of a bare loop over

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package checksum puts checksums into the files of a run, and verifies them when the files are read again. A disk, a
 // copy that was cut short or an editor changes a file; a reader must not take the rest for a result.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controller holds the state of a lab's control plane and decides on it: labs, groups,
 // the leases of their McstIDs, timelines of faults, and runs. It is one deterministic state
 // machine without I/O: commands go in, in an order that all replicas agree on, and results

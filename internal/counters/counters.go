@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package counters defines the report of a node about itself, on either clock: the frames that passed
 // its ports, the counters of its machine, and the groups it holds. The names are part of the JSON of
 // counters.json and inspect, and do not change.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package external joins an external device, an unmodified RoCE peer on a real interface, to a lab. An
 // adapter stands between the device and its leaf switch. For the device it takes the part of a host
 // that the device cannot take: it confirms registrations and obeys pauses. For the fabric it takes the

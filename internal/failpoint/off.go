@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build !failpoint
 
 // Package failpoint lets tests inject a failure before and after each effect a command

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package heap keeps the memory of a large simulation small and near. It has the kernel back the heap
 // with huge pages: a lab of a thousand hosts uses some tens of megabytes at random, many times more
 // than the processor has addresses of small pages for. And it has garbage collected sooner, since

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package httpserve serves HTTP GET requests such that no client can lock the others out: it bounds the time a request
 // takes, accepts no body, and bounds the number of connections.
 package httpserve

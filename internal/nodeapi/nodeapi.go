@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodeapi defines the messages between an orchestrator and the agents of nodes.
 package nodeapi
 

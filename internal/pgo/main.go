@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pgo writes cmd/mcastlab/default.pgo: which functions the simulator and the NIC spend their time in, and who calls them.
 // go build takes it for that program (-pgo=auto), and inlines and lays out by it the functions that are called most. It never
 // changes results. Run it in the folder of the module: make profile.

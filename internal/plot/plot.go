@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plot draws series of points as SVG: lines over an axis of numbers, or bars over one of names. A picture
 // stands for itself, needs no font, script or network, and follows the reader's choice of light or dark.
 package plot

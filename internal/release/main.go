@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command release builds the published files of a version of mcastlab: an archive per system, Debian
 // packages and a list of checksums. Every build of the same commit with the same Go gives the same
 // bytes (docs/versions.md).

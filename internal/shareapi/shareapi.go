@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package shareapi has the messages between a deployer and the process of one server's share of a lab that is spread over
 // several servers: the service Share (gRPC), and streams of bytes.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package trunk carries the frames of many links over one connection between two servers. What waits in the links' sockets travels as one
 // batch; while the connection takes no more, frames wait there, and none is dropped here.
 package trunk

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package trunk
 
 // Counters are what one end has carried. Bytes are those of batches, with their headers; batches of no frames do not count.

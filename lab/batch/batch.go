@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package batch runs many labs in the simulator, several at a time, and keeps the result of each, so that an
 // interrupted batch can be resumed.
 package batch

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package labhook gives package lab/labspec access to unexported parts of package lab.
 package labhook
 

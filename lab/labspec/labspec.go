@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package labspec builds from a lab the inputs of runtimes: its graph, the settings of its machines and
 // ranks, and its faults. Programs that only read and write lab files need none of it, so it is not part
 // of package lab.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report shows runs as pages: one file each, which needs no other and no script.
 package report
 

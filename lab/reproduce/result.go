@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reproduce compares every quantitative result of the papers with the tree's measurements: the
 // paper's value and its place, the labs that show it, the quantities with their bands, and the figures. The
 // results are data, in results/*.yml, one file per paper; their labs are those of examples/papers.

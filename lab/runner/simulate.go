@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package runner runs the workloads of a lab and leaves their results in a folder of the run's
 // own: the resolved lab, the seed and version, events, captures and the summary. The files are
 // valid at any time, also after an interrupt.

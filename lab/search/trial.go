@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package search looks for timelines of faults under which a lab breaks a promise: it draws them by
 // seed, runs them on the event clock with every invariant checked, and makes failing labs as small as
 // it can.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sweep runs a lab at all points of its sweep, in the simulator, and writes the result of each point: a table
 // with confidence intervals, the same as CSV and JSON, and plots.
 package sweep

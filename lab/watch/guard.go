@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package watch shows labs and runs in a browser of this server.
 package watch
 

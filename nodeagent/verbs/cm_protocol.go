@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verbs
 
 // The part of the protocol that librdmacm uses: endpoints of connections, of the communication manager (package cm).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verbs is the NIC's side of programs that use libibverbs: it carries out the requests of the library in the folder verbs,
 // which come by a unix socket and by rings in shared memory, at the node's NIC.
 //

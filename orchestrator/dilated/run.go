@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package dilated runs the workloads of a running lab by the wall clock, slowed down by a dilation: it calibrates the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package engine is the interface to whatever runs a lab's nodes: start them, find them,
 // remove them. Everything an engine makes is marked with its lab, so that what a lab left
 // behind is found by searching the host and not from a record.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package lockstep runs the workloads of a running lab in virtual time: the nodes advance together in rounds,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package multihost spreads a lab over several servers. The deployer places the nodes, has each server make its share through

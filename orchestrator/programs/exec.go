@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package programs runs programs of this server at the nodes of a lab: for exec, shell and mpirun, and as the ranks of

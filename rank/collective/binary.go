@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package collective
 
 // binaryTree is the binary tree in heap order (BAS-9): rank i passes on to 2i+1 and 2i+2.

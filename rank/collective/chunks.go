@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package collective
 
 // layout divides a result into chunks. There are blocks of n bytes, one in a broadcast and one

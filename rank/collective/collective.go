@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package collective implements collective operations: Broadcast, Allgather, Alltoall, Reduce-scatter
 // and the barrier. Some algorithms use in-network multicast; the others use unicast connections, like
 // the systems with which multicast is compared. A New function (NewBcast, NewAllgather and so on)

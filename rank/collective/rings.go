@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package collective
 
 // The rings of HPL's panel broadcast (HPL's documentation, "Panel Broadcast"; BAS-5),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outofband is the channel beside the fabric that the ranks of a job share, as a value:
 // published values, the calls that wait for one, and the barrier. It decides which calls resume; it
 // never blocks, owns no goroutine and takes no lock. A runtime keeps one Board for each job, passes it

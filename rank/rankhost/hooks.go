@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rankhost
 
 // Hooks give package rank/rankrun access to unexported parts of package rank. Package rank sets them

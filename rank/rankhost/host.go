@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rankhost is the layer beneath package rank: the host and the out-of-band channel that a
 // runtime provides for a rank, the settings of its queue pairs, and the records that ranks write for
 // the runtime. User programs do not see it. Package rank/rankrun, above package rank, makes ranks from

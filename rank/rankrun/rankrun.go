@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rankrun has the calls of package rank for runtimes and built-in algorithms, which user
 // programs do not need: it starts and runs ranks, and adds calls on ranks, groups, connections and
 // buffers.

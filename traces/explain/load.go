@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package explain reads the trace of a run (trace.jsonl). For each message it shows its history and how
 // its time divides into parts.
 //

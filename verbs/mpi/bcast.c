@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // MPI_Bcast by in-network multicast, for unmodified programs: the library is loaded before MPI's (LD_PRELOAD), and takes the place
 // of MPI_Bcast by the profiling interface of MPI. PMPI_Bcast handles all other calls.
 //

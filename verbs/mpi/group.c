@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How groups are made: the communicator's rank 0 gets an address from the command mpirun, every rank connects a queue pair to it,
 // and rank 0 has its NIC register them in the switches.
 #include "group.h"

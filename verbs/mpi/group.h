@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Groups of libmcastmpi.so: the queue pairs by which the ranks of a communicator broadcast.
 #ifndef MCASTLAB_MPI_GROUP_H
 #define MCASTLAB_MPI_GROUP_H

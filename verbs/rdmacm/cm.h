@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Declarations that the files of librdmacm share.
 #ifndef MCASTLAB_CM_H
 #define MCASTLAB_CM_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The connection to the NIC's side, and the device that all identifiers of the program have.
 #include "cm.h"
 

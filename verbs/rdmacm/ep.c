@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Addresses by name, and identifiers with all that belongs to them in one call.
 #include "cm.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Events: the NIC's side sends them, and the library first carries out the steps that a program expects
 // before it sees them.
 #include "cm.h"

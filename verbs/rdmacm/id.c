@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Event channels and identifiers, and their addresses.
 #include "cm.h"
 

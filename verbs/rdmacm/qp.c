@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Queue pairs of identifiers, and their attributes for a connection.
 #include "cm.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files of sysfs whose text is the device's: the NIC is asked when they are opened, and gives the values of
 // ibv_query_*.
 #include "facts.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Contents of files of sysfs that depend on the NIC.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Addresses of IPv6 by number, as rping -a and mckey -m take them. The C library refuses them where no interface has an address of IPv6,
 // unless the caller turns that check off, and a lab's interfaces have none: the fabric is the NIC's.
 #define _GNU_SOURCE

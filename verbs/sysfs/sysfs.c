@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libmcastsysfs.so, for LD_PRELOAD: the files of a device in /sys/class/infiniband and /dev/infiniband, which a machine
 // without such a device lacks. A file there is made in memory when it is opened; all other paths are the C library's.
 // Without MCASTLAB_VERBS it does nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls that may block for something outside the lab, of a program that has turns: sockets, pipes, children. The thread waits in
 // turns, and checks its condition when the node asks it to: while no other program runs, so that it does not matter which of two was
 // faster.

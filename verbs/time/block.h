@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Declarations that block.c and give.c share.
 #ifndef MCASTLAB_BLOCK_H
 #define MCASTLAB_BLOCK_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The threads of C11. They are those of POSIX, in glibc, with other codes; its own calls do not pass by this library's.
 #include "time.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libmcasttime.so, for LD_PRELOAD: a program's clocks show the lab's time. The rates come from the node's process, in a page that it
 // updates (struct v_time); the program's deadlines are converted to the server's clock. Without MCASTLAB_CLOCK it does nothing.
 // docs/libibverbs.md lists the covered calls.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers of a program that has turns: those of timer_create on a clock of the lab's, and that of setitimer and alarm. A thread of this
 // library waits for the next of them, and sends its signal. It is there while a timer is armed.
 #include "time.h"

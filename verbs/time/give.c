@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls that write to pipes and sockets, of a program that has turns. A call that would block since the other end does not read gives its
 // turn away, and takes it again when there is room.
 #include "time.h"

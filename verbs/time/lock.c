@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls that wait for a lock, a condition, a semaphore or a thread, until an instant.
 #include "time.h"
 

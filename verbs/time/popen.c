@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // popen of a program that has turns: the C library starts the shell by a call of its own, which this library
 // would not see.
 #include "time.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A thread's seat: a page that its node may read (struct v_seat). The library's own waits are part of the turn. In any other call that
 // sleeps in the kernel the node sees it asleep, and passes the turn on.
 #include "time.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Signals of a program that has turns. While a thread waits for something outside the lab, the signals that the program handles are
 // held back, and end the wait too: their handlers run when it has its turn, and end the wait as they do on Linux.
 #include "time.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Does a thread that makes no calls compute, or poll memory until another thread changes it? Computing takes no lab time, and its
 // processor time differs from run to run, so the answer must not depend on that. A thread that polls returns to the same few states again
 // and again: the same instruction with the same registers. A thread that computes advances, and so do its registers. A burst of samples

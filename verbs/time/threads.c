@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Threads of a program that has turns: one of them runs at a time. A thread that waits for another gives up
 // its turn.
 #include "time.h"

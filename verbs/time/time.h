@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Declarations that the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the server,
 // "lab" is the lab's time.
 #ifndef MCASTLAB_TIME_H

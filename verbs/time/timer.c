@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers and the time-outs of sockets, which are the kernel's: they are set by the current rate, or the announced one, and a later change does not move them.
 #include "time.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The processor's time stamp counter. The kernel makes rdtsc fault (PR_SET_TSC), and the handler returns the value that the counter
 // would have in lab time. The fault is per thread, and children and new programs inherit it; a new program would die of it before
 // this library is loaded, so it is switched off around every call that starts one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Turns: in a lab whose time is virtual the node's process decides when a thread resumes (Turns of package nodeagent/verbs). Lab time
 // stands still while a program runs. A thread that waits sends its wait over a connection of its own, and resumes when it gets the
 // time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls that wait: for a length of lab time, or until an instant of it.
 #include "time.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pebblestore stores the blocks of replicas: a Pebble database for each volume, in memory for
 // simulations or in a folder.
 package pebblestore

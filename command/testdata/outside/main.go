@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command outside is mcastlab with a program that waits for what nobody sends, panics, or blocks
 // outside package rank: as its first argument says, on rank 2, and only in the processes of
 // nodes if the second is "live".

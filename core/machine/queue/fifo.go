@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package queue provides the two containers in which cores and drivers keep frames: a FIFO, and a
 // heap of elements that are due at an instant. Both grow as needed, do not shrink while they are
 // used, and allocate nothing in steady state.

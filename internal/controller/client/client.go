@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package client sends commands to the controllers of a lab: to any of them, repeatedly until one
 // answers. Each command has a number, and takes effect once however often it was sent.
 package client

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controllertest records the answers that clients of a controller get, and checks that a
 // single controller that never fails could have given them: nothing acknowledged is lost, and
 // nothing takes effect twice.

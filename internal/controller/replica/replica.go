@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package replica is one of the controllers of a lab: package controller's state machine,
 // replicated with raft over unix sockets. Any replica takes any call and passes it on to the
 // leader, which alone asks nodes for effects. Each effect carries the leader's epoch (raft's

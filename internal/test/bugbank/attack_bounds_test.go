@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackBounds are bounds of virtual time, and links and memory of labs in containers, found by attacking mcastlab itself.

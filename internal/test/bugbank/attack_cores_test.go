@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackCores are objects that the NIC and the switch never release, found by attacking mcastlab

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackDevices are formats and ends of runs that only devices of others show to be wrong.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackEvents are ways in which a program at a NIC hurts others, or gets an event too early, found by attacking mcastlab itself.

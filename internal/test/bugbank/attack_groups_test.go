@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackGroups are multicast groups of programs, which joined and heard nothing through a switch.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackHosts are descriptors, servers and clean-up on the server that carries a lab, found by attacking mcastlab itself.

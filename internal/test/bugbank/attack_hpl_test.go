@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackHPL are figures quoted from programs and papers, found by attacking mcastlab itself.

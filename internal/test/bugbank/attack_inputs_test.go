@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackInputs are labs that panic, overflow or take for ever, found by attacking mcastlab itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackLifetime are the leftovers of interrupted or failed runs on a running lab, found by attacking mcastlab itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackLimits are limits of the device, and operations that it grants, found by the suites of others.

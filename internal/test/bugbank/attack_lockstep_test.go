@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackLockstep are bugs that the comparison of runs in virtual time with the simulation has found.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackNumbers has the bugs of labs that did not end, or differed between two runs.

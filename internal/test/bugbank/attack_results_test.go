@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackResults are results that are wrong and said to be right, and files and messages about them, found by attacking

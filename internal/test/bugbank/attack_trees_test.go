@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackTrees are trees of groups under changing routes, and rules of the cores, found by attacking mcastlab itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackTurns are programs in virtual time that stop lab time, or print results that no NIC has.

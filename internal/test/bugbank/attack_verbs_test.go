@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackVerbs are verbs that were refused, or would have been served wrongly.

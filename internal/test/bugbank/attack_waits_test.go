@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bugbank
 
 // attackWaits are bugs of programs' waits in virtual time, found by attacking mcastlab itself.

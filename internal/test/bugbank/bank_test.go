@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bugbank keeps the bugs of others: each pitfall that systems like ours are known to
 // have fallen into is a patch of our source, and a test of the suite is to fail under it.
 // docs/ledgers/bug-bank.md is the list.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package golden compares what tests make with files of the tree: golden files and generated pages.
 package golden
 

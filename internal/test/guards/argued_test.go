@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package guards
 
 // argued are guards that no input can fire, or none of the sweeps', each with its purpose.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guards checks that every guard of the cores fires in the sweeps: a guard that
 // nothing reaches is untested, or dead.
 package guards

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package house holds the rules of the tree: style, pages made from the source, lists of the Makefile. Each finding says
 // what to do instead; CONTRIBUTING.md has the reasons. TestLabFileRuns alone runs labs, small ones on the event clock.
 package house

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package house
 
 // A keyDoc is the page's text about a key beside its meaning.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package house
 
 import (
@@ -252,7 +254,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestFormat: gofmt, lengths of files, functions and lines.
+// TestFormat: the licence, gofmt, lengths of files, functions and lines.
 func TestFormat(t *testing.T) {
 	fset, all := sources(t)
 	for _, s := range all {
@@ -260,6 +262,9 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s is not formatted: run gofmt -w", s.path)
 		}
 		lines := strings.Split(string(s.text), "\n")
+		if lines[0] != "// SPDX-License-Identifier: Apache-2.0" && !strings.HasSuffix(s.path, ".pb.go") {
+			t.Errorf("%s does not begin with the line of its licence: // SPDX-License-Identifier: Apache-2.0", s.path)
+		}
 		if len(lines) > fileLinesMax && !s.test {
 			t.Errorf("%s has %d lines: split it by what it knows (at most %d)", s.path, len(lines), fileLinesMax)
 		}

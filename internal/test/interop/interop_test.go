@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package interop holds no code: its tests check mcastlab's packets by other programs, Wireshark's
 // dissectors and scapy's ICRC. They are skipped where these are missing, unless MCASTLAB_REQUIRE_TOOLS
 // is set, as it is in CI.

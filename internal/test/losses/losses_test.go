@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package losses holds no code: its tests measure the cost of frame loss for broadcasts, and write
 // docs/loss.md and its plot from the figures in testdata.
 package losses

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mutants breaks the cores on purpose: a mutant is a core with one comparison,
 // number or check changed, and the tests are to notice. docs/ledgers/mutants.md has the result.
 package mutants

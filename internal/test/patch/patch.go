@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package patch puts bugs into the source for the time of a test: files with a changed text
 // take the place of those in the tree (go's -overlay), and the tests run over them are to
 // fail. The tree itself is not touched.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package simlab
 
 // LabFaults returns a fault of every kind that simulations have, as a lab file says it, for a lab of two

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package simlab has the parts that tests in simulated labs share: parameters of ranks, links and
 // fabrics, programs of ranks, predicates and watchers of frames, and the seeds of a sweep. It does not
 // import drivers/sim, so that the simulator's own tests can use it as well. Only tests import it.

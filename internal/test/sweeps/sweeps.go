@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sweeps chooses the part of a long sweep that a run of the tests takes: each day another one
 // of Parts, so that go test ./... stays short and three days take all. Only tests import it.
 package sweeps

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Broadcasts of an MPI program, whose every byte is compared: of FIRST to LAST bytes, four times as many each time, ROUNDS times, from a
 // root that changes with each size. It prints, for each size, the time from the root's call to the last rank's return, in us of
 // CLOCK_MONOTONIC, which is the same for all ranks: of the rounds the median. With a fourth argument "s" rank

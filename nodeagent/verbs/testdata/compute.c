@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Computes for as long as it is told, in milliseconds of processor time, in three ways and without a call. None of them takes lab time.
 #include <stdint.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An identifier is destroyed while its event is being taken by another thread. No event of it may come afterwards. The first event of a program
 // takes long, since the device is opened for it.
 #include <arpa/inet.h>

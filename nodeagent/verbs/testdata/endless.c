@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // endless HOW: two threads hand something to and fro without an end and without a wait for time, until the main thread has slept for 1 ms:
 // by semaphores, by a lock and a condition, by pipes, by yields, or by memory alone.
 #include <errno.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A program of plain verbs that takes part in a multicast group by one reliable queue pair: group ADDRESS send|receive MESSAGES
 // [BYTES]. The sender sends so many messages, and ends when all members have acknowledged them. A receiver compares every byte. With
 // MESSAGES 0 it takes part, says so, and lingers.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // labtime EPOCH MONO LAB DILATION [MONO LAB DILATION] runs with libmcasttime.so and checks each of its calls against the server's
 // clock, which it reads by the system call: a clock between two readings of that, a wait by the least it may take. The rates are those that
 // the library is told, LAB in picoseconds.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where protocol.h puts things.
 #include <stddef.h>
 #include <stdio.h>

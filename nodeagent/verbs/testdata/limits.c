@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Asks the device for each limit that it advertises, and for one more. A field of an attribute structure that is not zero and that no entry
 // of a table covers fails, so a limit that is new has to be given a test. The argument says which part is run.
 #define _GNU_SOURCE

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An MPI program whose every byte is compared: broadcasts, sums and exchanges of all with all, from 8 bytes to as many as
 // the first argument says, or 256 KiB; as often as the second says, or four times. In an exchange each sends that to each,
 // but at most as many bytes as the third says.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // pace: how late busy waits end in virtual time, and what it costs to look at a clock before each post. It prints its figures, and what is
 // beyond what docs/libibverbs.md promises.
 #include <infiniband/verbs.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Changes a region at random, and holds what the peer may do with it then against what was asked for. Its arguments are the sockets
 // of two NICs, and a seed.
 #define _GNU_SOURCE

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // stdio: writes a line by stdio, which calls the kernel by itself, and sleeps for as many milliseconds as its argument says. With a command it reads
 // from that, or writes to it, by popen.
 #include <stdio.h>

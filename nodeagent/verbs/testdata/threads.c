@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // threads SEED: a program of random threads that wait for each other in every way that libmcasttime.so serves. It is drawn as one order of
 // steps, each of a thread, or of two of which the later waits for the earlier. So every step can be done once those before it have been: if the
 // program hangs, the library or the node has made it hang. What it prints is when each step was done.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // unmap: a program whose own munmap takes a lock after the pages are gone, as UCX's does, and whose threads end.
 #define _GNU_SOURCE
 #include <pthread.h>

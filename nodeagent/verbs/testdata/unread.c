@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Events that a program leaves unread: many are raised before the first is read, and all come, in order.
 //   unread resolve N ADDRESS   addresses are resolved
 //   unread queues N            completion queues of one channel have a completion each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A program with two devices, one at each end of a link: what it tests is its argument.
 #define _GNU_SOURCE
 #include <errno.h>

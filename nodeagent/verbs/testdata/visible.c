@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // visible N: one process opens the device twice, with a connected queue pair in each. Whenever a WRITE, a SEND or an atomic has completed at its
 // sender, its bytes are in the memory that it went to.
 #include <infiniband/verbs.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docker runs the nodes of a lab as Docker containers: from an image made of our
 // own static binary and nothing else, without any capability, without a network of
 // Docker's, read-only, as a user of their own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package process runs the nodes of a lab as plain processes, each in namespaces of its
 // own (net, mount, pid, uts, ipc), without a container engine.
 package process

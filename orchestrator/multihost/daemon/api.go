@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package daemon has the daemon of each server that holds labs together with others, and its client: the
 // service Daemon (gRPC) over TLS with certificates on both sides (package trust), streams to shares of labs
 // over TLS connections of their own, and datagrams that try the size of frames on the way from server to server.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hosts makes one testbed of the servers of a Docker Swarm: a daemon on each, as one global service, certificates for
 // all of them, and probes of the paths between them. `mcastlab servers` is its command.
 package hosts

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package place decides which node of a lab goes to which of several servers: pods stay together, so that few links lead from
 // server to server, and servers get nodes in proportion to their cores.
 package place

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package trust controls access to the servers that hold labs together: an authority whose key
 // stays where `mcastlab servers up` ran, certificates with one of three roles, TLS that accepts
 // nothing else, and the proof by which a server gets its first certificate.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fallback is a broadcast by in-network multicast that continues when multicast does
 // not work (Cepheus §V-D, CEP-46). If the group cannot be registered, or moves less than half
 // of the normal amount of data over a window, the source of the message makes all ranks leave

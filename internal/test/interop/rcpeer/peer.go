@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rcpeer is a RoCEv2 endpoint for tests: one queue pair of the reliable connection service over
 // IPv4 or IPv6, on the wall clock, over any carrier of whole Ethernet frames, such as a tap device. It
 // shares no code with the rest of the module, so that the two agree on the protocol and not on a common

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Recomputes the ICRC of the RoCEv2 frames of a capture and compares it with what the frames
 # carry: over IPv4 with scapy, over IPv6, which older versions of scapy do not know, with
 # zlib over the fields that scapy finds. Usage: icrc.py FILE MAX. Prints "checked N wrong M".

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Reads RoCEv2 frames over IPv4 in hexadecimal, one in a line, and prints of each the
 # fields of its BTH and the ICRC that scapy computes for it:
 # opcode, pad count, destination QPN, AckReq, PSN, ICRC as decimal numbers.
