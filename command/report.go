@@ -85,12 +85,22 @@ func writePage(name string, page []byte) error {
 	return runner.WriteFile(name, page)
 }
 
-// pageOf leaves the page of a run that has ended in its folder. What was measured is there without it: a run does not
-// fail for its page.
-func (p *program) pageOf(ended *runner.Report) {
-	r, err := report.Ended(ended)
+// pageOf leaves the page of a run that has ended in its folder, beside the run without faults unless that is nil. What was measured is there
+// without it: a run does not fail for its page.
+func (p *program) pageOf(ended, without *runner.Report) {
+	var runs []*report.Run
+	err := error(nil)
+	for _, x := range []*runner.Report{without, ended} {
+		if x == nil || err != nil {
+			continue
+		}
+		var r *report.Run
+		if r, err = report.Ended(x); err == nil {
+			runs = append(runs, r)
+		}
+	}
 	if err == nil {
-		err = ended.WriteFile(pageName, []byte(report.HTML([]*report.Run{r})))
+		err = ended.WriteFile(pageName, []byte(report.HTML(runs)))
 	}
 	if err != nil {
 		p.say("%s has no %s: %v", ended.RunDir, pageName, err)

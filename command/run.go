@@ -50,6 +50,10 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "none, or messages: record what mcastlab trace needs", DefaultText: "what the lab says",
 			},
 			&cli.BoolFlag{
+				Name: "baseline", EnvVars: envOf(name, "baseline"),
+				Usage: "first run the lab without its faults, then compare: in a table, and in report.html (simulations)",
+			},
+			&cli.BoolFlag{
 				Name: "check", Usage: "verify the invariants after every event (slow), then compare with a run without the checks", EnvVars: envOf(name, "check"),
 			},
 			&cli.BoolFlag{
@@ -124,12 +128,18 @@ func (p *program) runAction(c *cli.Context) error {
 			p.say("%s has no end with a checksum: if a run wrote it, an act may be missing", file)
 		}
 	}
+	var without *runner.Report
+	if c.Bool("baseline") {
+		if without, err = p.runWithoutFaults(c, l, int64(limit)); err != nil {
+			return err
+		}
+	}
 	report, err := p.runIn(c, l, int64(limit), acts)
 	if report != nil {
-		p.pageOf(report)
+		p.pageOf(report, without)
 	}
 	if report != nil && (err == nil || len(report.Results) > 0) {
-		if werr := p.writeReport(report, format, c.Bool("quiet")); werr != nil {
+		if werr := p.writeReport(report, without, format, c.Bool("quiet")); werr != nil {
 			return errors.Join(err, werr)
 		}
 	}
@@ -153,7 +163,13 @@ func (p *program) refuseForRun(c *cli.Context) (err error) {
 	if c.String("runtime") == "sim" {
 		err = p.refuse("is for running labs: it goes with --runtime docker or netns", "dilation", "slower", "attach", "check-digest")
 	} else {
-		err = p.refuse("is for simulations: it goes with --runtime sim", "check", "workers", "no-skip")
+		err = p.refuse("is for simulations: it goes with --runtime sim", "check", "workers", "no-skip", "baseline")
+	}
+	if err == nil && c.Bool("baseline") {
+		err = p.refuse("has faults of another run: leave --baseline out", "acts")
+		if f := c.String("format"); err == nil && f != "table" {
+			err = usageError{fmt.Errorf("--baseline prints a table: leave --format %s out, and read summary.json in the folders of the two runs", f)}
+		}
 	}
 	if err == nil && !c.IsSet("capture") {
 		err = p.refuse("goes with --capture", "capture-limit")
@@ -192,12 +208,28 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64, acts []faults.A
 	})
 }
 
+// runWithoutFaults runs a lab as if it had no faults, for a comparison. What it expects is of the run with them.
+func (p *program) runWithoutFaults(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report, error) {
+	if len(l.Faults) == 0 {
+		return nil, usageError{errors.New("--baseline compares with a run without faults, and the lab has none: add faults, or leave it out")}
+	}
+	base := *l
+	base.Faults, base.Expect = nil, nil
+	r, err := p.runIn(c, &base, limit, nil)
+	if err != nil {
+		return nil, fmt.Errorf("without the faults: %w", err)
+	}
+	p.pageOf(r, nil)
+	return r, nil
+}
+
 // say tells the user something at once.
 func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.errOut, "mcastlab: "+format+"\n", args...)
 }
 
-func (p *program) writeReport(r *runner.Report, format string, quiet bool) error {
+// writeReport prints a run and, as a table, how it compares with the run without faults, unless that is nil.
+func (p *program) writeReport(r, without *runner.Report, format string, quiet bool) error {
 	switch format {
 	case "json":
 		return writeJSON(p.out, r)
@@ -214,6 +246,12 @@ func (p *program) writeReport(r *runner.Report, format string, quiet bool) error
 	}
 	if err := r.WriteTable(p.out); err != nil {
 		return err
+	}
+	if without != nil {
+		fmt.Fprintln(p.out)
+		if err := r.WriteBaseline(p.out, without); err != nil {
+			return err
+		}
 	}
 	if r.CaptureCut > 0 {
 		fmt.Fprintf(p.errOut, "captures: %d frames beyond the limit were left out\n", r.CaptureCut)

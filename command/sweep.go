@@ -71,7 +71,7 @@ func (p *program) refuseForSweep(c *cli.Context) error {
 		return usageError{fmt.Errorf("a sweep runs in the simulator: leave --runtime %s out, or run one of its points, "+
 			"which mcastlab run writes to the folder points", r)}
 	}
-	if err := p.refuse("is for a single run: run a point of the sweep, from the folder points of an earlier run", "capture", "trace", "acts"); err != nil {
+	if err := p.refuse("is for a single run: run a point of the sweep, from the folder points of an earlier run", "capture", "trace", "acts", "baseline"); err != nil {
 		return err
 	}
 	return checkJobs(c)
