@@ -135,11 +135,17 @@ func (p *program) runAction(c *cli.Context) error {
 		}
 	}
 	report, err := p.runIn(c, l, int64(limit), acts)
-	if report != nil {
-		p.pageOf(report, without)
+	if report == nil {
+		return err
 	}
-	if report != nil && (err == nil || len(report.Results) > 0) {
-		if werr := p.writeReport(report, without, format, c.Bool("quiet")); werr != nil {
+	p.pageOf(report, without)
+	return p.conclude(c, report, without, err)
+}
+
+// conclude prints what a run has measured, and returns its error or else why its exit code is not 0.
+func (p *program) conclude(c *cli.Context, report, without *runner.Report, err error) error {
+	if err == nil || len(report.Results) > 0 {
+		if werr := p.writeReport(report, without, c.String("format"), c.Bool("quiet")); werr != nil {
 			return errors.Join(err, werr)
 		}
 	}
