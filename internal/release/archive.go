@@ -38,8 +38,11 @@ func tarOf(prefix string, files []file, at time.Time) ([]byte, error) {
 			Typeflag: tar.TypeReg, Name: prefix + f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: at,
 			Uname: "root", Gname: "root", Format: tar.FormatUSTAR,
 		}
-		if f.name[len(f.name)-1] == '/' {
+		switch {
+		case f.name[len(f.name)-1] == '/':
 			h.Typeflag = tar.TypeDir
+		case f.link != "":
+			h.Typeflag, h.Linkname = tar.TypeSymlink, f.link
 		}
 		if err := t.WriteHeader(h); err != nil {
 			return nil, err

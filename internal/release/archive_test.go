@@ -31,7 +31,10 @@ func TestDebianVersion(t *testing.T) {
 // TestArchives: an archive has its folders before their contents, and does not depend on the order in
 // which files were found.
 func TestArchives(t *testing.T) {
-	files := []file{{"b/c/two", 0o755, []byte("2")}, {"a", 0o644, []byte("1")}, {"b/one", 0o644, nil}}
+	files := []file{
+		{name: "b/c/two", mode: 0o755, data: []byte("2")}, {name: "a", mode: 0o644, data: []byte("1")}, {name: "b/one", mode: 0o644},
+		{name: "b/c/link", mode: 0o777, link: "two"},
+	}
 	turned := slices.Clone(files)
 	slices.Reverse(turned)
 	one, err := tarOf("./", files, at)
@@ -54,15 +57,18 @@ func TestArchives(t *testing.T) {
 		if h.Uid != 0 || h.Gid != 0 || !h.ModTime.Equal(at) {
 			t.Errorf("%s: owner %d:%d, time %v", h.Name, h.Uid, h.Gid, h.ModTime)
 		}
+		if link := strings.HasSuffix(h.Name, "link"); link != (h.Typeflag == tar.TypeSymlink) || link && h.Linkname != "two" {
+			t.Errorf("%s: type %c, to %q", h.Name, h.Typeflag, h.Linkname)
+		}
 	}
-	if want := "./a ./b/ ./b/c/ ./b/c/two ./b/one"; strings.Join(names, " ") != want {
+	if want := "./a ./b/ ./b/c/ ./b/c/link ./b/c/two ./b/one"; strings.Join(names, " ") != want {
 		t.Errorf("in the archive are %v, want %s", names, want)
 	}
 }
 
 // TestAr: the format to the byte, with the padding of an odd length.
 func TestAr(t *testing.T) {
-	got := string(arOf([]file{{"debian-binary", 0o644, []byte("2.0\n")}, {"odd", 0o644, []byte("x")}}, at))
+	got := string(arOf([]file{{name: "debian-binary", mode: 0o644, data: []byte("2.0\n")}, {name: "odd", mode: 0o644, data: []byte("x")}}, at))
 	want := "!<arch>\n" +
 		"debian-binary   1790000000  0     0     100644  4         `\n2.0\n" +
 		"odd             1790000000  0     0     100644  1         `\nx\n"

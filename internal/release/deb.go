@@ -17,10 +17,11 @@ const (
 	description = `testbed emulator for in-network RoCE multicast
  mcastlab simulates fabrics of switches that replicate RoCE messages and
  aggregate acknowledgments (Cepheus, Gleam), and the network adapters at
- their edge, or runs them as containers on this machine. Labs are YAML
+ their edge, or runs them as containers on this server. Labs are YAML
  files; every byte of every message is checked at every receiver.
  .
  Simulations need nothing else. Labs in containers need Docker and root.
+ Programs that use libibverbs run in such labs unmodified.
 `
 )
 
@@ -45,7 +46,11 @@ func debOf(version, processor string, binary []byte, r *shared, at time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{"usr/bin/" + name, 0o755, binary})
+	files = append(files, file{name: "usr/bin/" + name, mode: 0o755, data: binary})
+	for _, f := range r.libraries["linux/"+processor] {
+		f.name = path.Join("usr/lib", name, f.name)
+		files = append(files, f)
+	}
 	var sums strings.Builder
 	kib := 0
 	for _, f := range withFolders(files) {
@@ -53,12 +58,12 @@ func debOf(version, processor string, binary []byte, r *shared, at time.Time) ([
 		if f.data != nil {
 			fmt.Fprintf(&sums, "%x  %s\n", md5.Sum(f.data), f.name)
 		} else {
-			kib++ // dpkg counts a folder as one
+			kib++ // dpkg counts a folder or a link as one
 		}
 	}
 	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %d\nSuggests: docker.io, tshark\nSection: net\n"+
 		"Priority: optional\nHomepage: %s\nDescription: %s", name, version, processor, maintainer, kib, homepage, description)
-	about, err := tarOf("./", []file{{"control", 0o644, []byte(control)}, {"md5sums", 0o644, []byte(sums.String())}}, at)
+	about, err := tarOf("./", []file{{name: "control", mode: 0o644, data: []byte(control)}, {name: "md5sums", mode: 0o644, data: []byte(sums.String())}}, at)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +71,10 @@ func debOf(version, processor string, binary []byte, r *shared, at time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	return arOf([]file{{"debian-binary", 0o644, []byte("2.0\n")}, {"control.tar.gz", 0o644, about}, {"data.tar.gz", 0o644, data}}, at), nil
+	return arOf([]file{
+		{name: "debian-binary", mode: 0o644, data: []byte("2.0\n")}, {name: "control.tar.gz", mode: 0o644, data: about},
+		{name: "data.tar.gz", mode: 0o644, data: data},
+	}, at), nil
 }
 
 // installed returns the files of the package that are the same on every processor.
@@ -83,16 +91,16 @@ func installed(version string, r *shared, at time.Time) ([]file, error) {
 	doc := "usr/share/doc/" + name + "/"
 	copyright := fmt.Sprintf("mcastlab, %s, is under the Apache License,\nVersion 2.0: /usr/share/common-licenses/Apache-2.0\n\n%s", homepage, r.dependencies)
 	all := []file{
-		{"usr/share/man/man1/mcastlab.1.gz", 0o644, manual},
-		{"usr/share/bash-completion/completions/mcastlab", 0o644, r.bash},
-		{"usr/share/zsh/vendor-completions/_mcastlab", 0o644, r.zsh},
-		{"usr/share/fish/vendor_completions.d/mcastlab.fish", 0o644, r.fish},
-		{doc + "changelog.gz", 0o644, changes},
-		{doc + "copyright", 0o644, []byte(copyright)},
+		{name: "usr/share/man/man1/mcastlab.1.gz", mode: 0o644, data: manual},
+		{name: "usr/share/bash-completion/completions/mcastlab", mode: 0o644, data: r.bash},
+		{name: "usr/share/zsh/vendor-completions/_mcastlab", mode: 0o644, data: r.zsh},
+		{name: "usr/share/fish/vendor_completions.d/mcastlab.fish", mode: 0o644, data: r.fish},
+		{name: doc + "changelog.gz", mode: 0o644, data: changes},
+		{name: doc + "copyright", mode: 0o644, data: []byte(copyright)},
 	}
 	for _, f := range r.docs {
 		if f.name != "LICENSE" { // every Debian system has the text
-			all = append(all, file{path.Join(doc, f.name), f.mode, f.data})
+			all = append(all, file{name: path.Join(doc, f.name), mode: f.mode, data: f.data})
 		}
 	}
 	return all, nil

@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -19,6 +21,7 @@ type file struct {
 	name string // with slashes
 	mode fs.FileMode
 	data []byte
+	link string // if not empty, the file is a symbolic link to this name in its folder
 }
 
 // shared are the files that are the same for every system.
@@ -26,13 +29,14 @@ type shared struct {
 	docs            []file // README, licence, changes, pages, examples
 	manual          []byte
 	bash, zsh, fish []byte
-	dependencies    []byte // licences of compiled-in modules
+	dependencies    []byte            // licences of compiled-in modules
+	libraries       map[string][]file // by system: the folder verbs
 }
 
 // sharedFiles asks the program for its manual and completion, and reads the rest from the
 // clone.
 func (s *source) sharedFiles(binary string, targets []string) (*shared, error) {
-	r := &shared{}
+	r := &shared{libraries: map[string][]file{}}
 	for _, p := range []struct {
 		to   *[]byte
 		args []string
@@ -55,10 +59,55 @@ func (s *source) sharedFiles(binary string, targets []string) (*shared, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.docs = append(r.docs, file{n, 0o644, data})
+		r.docs = append(r.docs, file{name: n, mode: 0o644, data: data})
+	}
+	for _, t := range targets {
+		if r.libraries[t], err = s.verbs(t); err != nil {
+			return nil, fmt.Errorf("verbs libraries of %s: %w", t, err)
+		}
 	}
 	r.dependencies, err = s.licences(targets)
 	return r, err
+}
+
+// compilers are the C compilers for a processor on others, as Debian names them.
+var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
+// verbs builds the libraries that programs at nodes load, for a system with Linux. For another processor than this server's it takes a cross
+// compiler; if there is none it says so, and the files for that processor have no libraries. The library for MPI is left out: it fits the
+// Open MPI alone that it is built with.
+func (s *source) verbs(target string) ([]file, error) {
+	system, processor, _ := strings.Cut(target, "/")
+	if system != "linux" {
+		return nil, nil
+	}
+	var env []string
+	if processor != runtime.GOARCH {
+		cc := compilers[processor]
+		if _, err := exec.LookPath(cc); err != nil {
+			fmt.Fprintf(os.Stderr, "release: the files for %s have no verbs libraries: there is no %s\n", target, cc)
+			return nil, nil
+		}
+		env = []string{"CC=" + cc}
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(s.dir), "verbs-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := command(s.dir, env, "sh", "verbs/build.sh", dir); err != nil {
+		return nil, err
+	}
+	all := []file{
+		{name: "verbs/libibverbs.so", mode: 0o777, link: "libibverbs.so.1"}, {name: "verbs/librdmacm.so", mode: 0o777, link: "librdmacm.so.1"},
+	}
+	for _, n := range []string{"libibverbs.so.1", "libmcastsysfs.so", "libmcasttime.so", "librdmacm.so.1"} {
+		data, err := os.ReadFile(filepath.Join(dir, n))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{name: "verbs/" + n, mode: 0o644, data: data})
+	}
+	return all, nil
 }
 
 // module is go list's description of a module.
@@ -145,10 +194,12 @@ func (s *source) pack(files map[string][]byte, target, version, binary string, r
 		program += ".exe"
 	}
 	all := []file{
-		{program, 0o755, data}, {"mcastlab.1", 0o644, r.manual}, {"LICENSES-dependencies.txt", 0o644, r.dependencies},
-		{"completion/mcastlab.bash", 0o644, r.bash}, {"completion/_mcastlab", 0o644, r.zsh}, {"completion/mcastlab.fish", 0o644, r.fish},
+		{name: program, mode: 0o755, data: data}, {name: "mcastlab.1", mode: 0o644, data: r.manual},
+		{name: "LICENSES-dependencies.txt", mode: 0o644, data: r.dependencies}, {name: "completion/mcastlab.bash", mode: 0o644, data: r.bash},
+		{name: "completion/_mcastlab", mode: 0o644, data: r.zsh}, {name: "completion/mcastlab.fish", mode: 0o644, data: r.fish},
 	}
 	all = append(all, r.docs...)
+	all = append(all, r.libraries[target]...)
 	for i := range all {
 		all[i].name = path.Join(top, all[i].name)
 	}

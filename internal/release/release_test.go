@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"debug/buildinfo"
+	"debug/elf"
 	"io"
 	"io/fs"
 	"os"
@@ -128,6 +129,11 @@ func testSystems(t *testing.T, built map[string][]byte, targets []string) {
 				t.Errorf("%s: the archive has no %s", target, name)
 			}
 		}
+		if target == "linux/amd64" {
+			if lib, err := elf.NewFile(bytes.NewReader(files[folder+"/verbs/libibverbs.so.1"])); err != nil || lib.Machine != elf.EM_X86_64 {
+				t.Errorf("%s: verbs/libibverbs.so.1 is no library for the processor (%v)", target, err)
+			}
+		}
 		for _, of := range []string{"Go ", "github.com/urfave/cli/v2 ", "github.com/goccy/go-yaml "} {
 			if !bytes.Contains(files[folder+"/LICENSES-dependencies.txt"], []byte("\n"+of)) {
 				t.Errorf("%s: no licence of %s", target, of)
@@ -189,6 +195,11 @@ func testEmptyRoot(t *testing.T, deb []byte) {
 	}
 	if table := inside("/usr/bin/mcastlab", "run", "-q", "--runs", "/work", "/usr/share/doc/mcastlab/examples/quickstart.mcl.yml"); !strings.Contains(table, "Every byte was right at every receiver.") {
 		t.Errorf("an example prints\n%s", table)
+	}
+	for _, lib := range []string{"libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1", "libmcasttime.so", "libmcastsysfs.so"} {
+		if _, err := os.Stat(filepath.Join(root, "usr/lib/mcastlab/verbs", lib)); err != nil {
+			t.Error(err)
+		}
 	}
 	t.Run("Manual", func(t *testing.T) { testManual(t, filepath.Join(root, "usr/share/man/man1/mcastlab.1.gz")) })
 	t.Run("Completion", func(t *testing.T) { testCompletion(t, root) })

@@ -179,13 +179,12 @@ func spareThreads(n int) {
 	ended.Wait()
 }
 
-// Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, or
-// verbs beside this binary. It is empty if there is none.
+// Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, verbs
+// beside this binary or, of a Debian package, lib/mcastlab/verbs beside the binary's bin. It is empty if there is none.
 func Library() (dir string, err error) {
-	const name = "libibverbs.so.1"
 	if dir = os.Getenv(libraryEnv); dir != "" {
 		if dir, err = filepath.Abs(dir); err == nil {
-			_, err = os.Stat(filepath.Join(dir, name))
+			_, err = os.Stat(filepath.Join(dir, libraryName))
 		}
 		if err != nil {
 			return "", fmt.Errorf("look for libibverbs in $%s: %w: build it by make verbs", libraryEnv, err)
@@ -196,11 +195,21 @@ func Library() (dir string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("look for libibverbs beside this program: %w", err)
 	}
-	dir = filepath.Join(filepath.Dir(strings.TrimSuffix(self, " (deleted)")), "verbs")
-	if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-		return "", nil
-	}
-	return dir, nil
+	return libraryOf(strings.TrimSuffix(self, " (deleted)")), nil
 }
 
-const libraryEnv = "MCASTLAB_VERBS_LIB"
+// libraryOf returns the folder of the library that comes with a binary, or nothing.
+func libraryOf(binary string) string {
+	bin := filepath.Dir(binary)
+	for _, dir := range []string{filepath.Join(bin, "verbs"), filepath.Join(filepath.Dir(bin), "lib", "mcastlab", "verbs")} {
+		if _, err := os.Stat(filepath.Join(dir, libraryName)); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+const (
+	libraryName = "libibverbs.so.1"
+	libraryEnv  = "MCASTLAB_VERBS_LIB"
+)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -60,4 +61,27 @@ func threads(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(all)
+}
+
+// TestLibraryOf: the libraries are found beside the binary, as an archive and a clone have them, and where a Debian package puts them.
+func TestLibraryOf(t *testing.T) {
+	top := t.TempDir()
+	binary := filepath.Join(top, "bin", "mcastlab")
+	if got := libraryOf(binary); got != "" {
+		t.Errorf("there is none, and %s is found", got)
+	}
+	for _, dir := range []string{filepath.Join(top, "lib", "mcastlab", "verbs"), filepath.Join(top, "bin", "verbs")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := libraryOf(binary); got == dir {
+			t.Errorf("%s has no library", dir)
+		}
+		if err := os.WriteFile(filepath.Join(dir, libraryName), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := libraryOf(binary); got != dir {
+			t.Errorf("%q is found, not %s", got, dir)
+		}
+	}
 }
