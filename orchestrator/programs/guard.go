@@ -121,6 +121,11 @@ func (s *programStart) fork() (pid int, err error) {
 	if err != nil {
 		return 0, errors.Unwrap(err) // it names the file
 	}
+	if s.Turns {
+		if err := spareThreads(guardThreads); err != nil {
+			return 0, err
+		}
+	}
 	runtime.LockOSThread() // the child is as the thread that forks it
 	if s.Turns {
 		s.makeAlike()
@@ -151,32 +156,40 @@ func served() []string {
 }
 
 // makeAlike has the program get the same number and the same addresses in each run, where the kernel lets it: programs draw random
-// numbers from their number, and addresses are in the frames of one-sided requests. The calling goroutine is locked to its thread.
+// numbers from their number, and addresses are in the frames of one-sided requests.
 func (s *programStart) makeAlike() {
 	const noRandomAddresses = 0x0040000 // ADDR_NO_RANDOMIZE of personality(2)
 	_, _, _ = unix.RawSyscall(unix.SYS_PERSONALITY, noRandomAddresses, 0, 0)
-	spareThreads(guardThreads)
 	_ = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("999"), 0)
 }
 
 // guardThreads is more than the goroutines of a guardian that block at once.
 const guardThreads = 16
 
-// spareThreads starts n threads and leaves them idle. The Go runtime starts another thread only when a goroutine
-// may run and no thread is idle; its number would be that of the program, or of a child of the program, in the PID
-// namespace that the guardian shares with them.
-func spareThreads(n int) {
+// spareThreads starts n threads and leaves them idle. The Go runtime starts another thread only when a goroutine may run and no
+// thread is idle. Its number would be that of the program, or of a child of the program, in the PID namespace that the guardian
+// shares with them.
+//
+// From here on one goroutine runs at a time, whatever processors there are: a thread that is being started holds the right to run, so
+// none is while the caller does. That needs a caller that is not locked to its thread: another thread would start those for it, later.
+func spareThreads(n int) error {
+	runtime.GOMAXPROCS(1)
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("keep threads ready: %w", err)
+	}
 	var begun, ended sync.WaitGroup
 	begun.Add(n)
 	for range n {
 		ended.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			begun.Done()
-			begun.Wait() // each goroutine has a thread of its own by now
+			_, _ = unix.Read(p[0], make([]byte, 1)) // it keeps its thread until the pipe ends
 		})
 	}
+	begun.Wait()
+	err := unix.Close(p[1])
 	ended.Wait()
+	return errors.Join(err, unix.Close(p[0]))
 }
 
 // Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, verbs

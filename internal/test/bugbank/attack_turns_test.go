@@ -78,8 +78,8 @@ var attackTurns = []pitfall{
 		what: "A thread of the guardian takes the process number of a program, which then has another first PSN, and the run another digest",
 		seen: "TestLiveTurns beside other tests: of three runs one has another digest, that of a run whose `ibv_rc_pingpong` at h0 has number 1001",
 		bugs: []bug{{
-			wrong: "One idle thread is as good as sixteen",
-			edits: edit("orchestrator/programs/guard.go", "\t\t\tbegun.Wait() // each goroutine has a thread of its own by now\n", ""),
+			wrong: "Threads are ready as soon as goroutines have begun that end at once",
+			edits: edit("orchestrator/programs/guard.go", "\t\t\t_, _ = unix.Read(p[0], make([]byte, 1)) // it keeps its thread until the pipe ends\n", ""),
 			test:  "orchestrator/programs TestSpareThreads",
 		}},
 	},
