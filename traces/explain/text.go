@@ -348,12 +348,5 @@ func (o *One) WriteText(w io.Writer) error {
 	if err := table(w, tabwriter.AlignRight, rows); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "\nCritical path, to %s:\n", o.Message.Worst); err != nil {
-		return err
-	}
-	rows = [][]string{{"From(us)", "To(us)", "Where", "What"}}
-	for _, s := range o.Path {
-		rows = append(rows, []string{us(s.From - o.Message.Start), us(s.To - o.Message.Start), s.At, s.Part})
-	}
-	return table(w, 0, rows)
+	return writePath(w, o.Message, o.Path)
 }
