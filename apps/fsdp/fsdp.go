@@ -82,7 +82,7 @@ type sample struct {
 	Done     vtime.Time `json:"done"`     // the rank has all acknowledgements too
 }
 
-// App is the benchmark. It implements apps.App.
+// App is the benchmark. It implements apps.App and apps.Messenger.
 type App struct {
 	// Delivered, if set, is called on each rank before its bytes and sums are checked. Tests use it
 	// to damage them and see that the check fails.
@@ -255,6 +255,53 @@ func (a App) iterate(r *rank.Rank, p *Params, b both, bufs [2]*rank.Buffer, n in
 		a.Delivered(r, bufs[0], bufs[1])
 	}
 	return s, gathered == nil || allgather.Right(gathered, n, seed, r.Size()) && numbers.Right(reduced, n, me, r.Size()), nil
+}
+
+// Messages implements apps.Messenger. A rank has an iteration when it has all blocks and its sums.
+func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
+	p, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	var labels []string
+	for i := range p.Pairs {
+		labels = append(labels, p.Pairs[i].Label)
+	}
+	all := make([][][]byte, len(records))
+	for i, lines := range records {
+		for _, line := range lines {
+			var rec record
+			if err := json.Unmarshal(line, &rec); err != nil {
+				return nil, fmt.Errorf("fsdp: read record of rank %d: %w", i, err)
+			}
+			out, err := json.Marshal(rec.iterations())
+			if err != nil {
+				return nil, fmt.Errorf("fsdp: iterations of rank %d: %w", i, err)
+			}
+			all[i] = append(all[i], out)
+		}
+	}
+	return apps.Iterations(p.Workload, labels, p.Sizes, -1, all)
+}
+
+// iteration is a sample as apps.Iterations reads it.
+type iteration struct {
+	Start    vtime.Time `json:"start"`
+	Received vtime.Time `json:"received"`
+	Done     vtime.Time `json:"done"`
+}
+
+// iterations returns the record as apps.Iterations reads it: both halves are one message.
+func (r *record) iterations() any {
+	out := struct {
+		Scheme  int         `json:"scheme"`
+		Size    int         `json:"size"`
+		Samples []iteration `json:"samples"`
+	}{Scheme: r.Pair, Size: r.Size}
+	for _, s := range r.Samples {
+		out.Samples = append(out.Samples, iteration{s.Start, max(s.Gathered, s.Reduced), s.Done})
+	}
+	return out
 }
 
 // Reduce implements apps.App.

@@ -154,6 +154,18 @@ func TestFaultsShow(t *testing.T) {
 			want, got := the(t, healthy, 1), the(t, faulty, 1)
 			cost := faulty.Message(1).JCT - healthy.Message(1).JCT
 			want[c.part] += cost
+			paused := 0
+			e, _ := faulty.Explain(faulty.Message(1))
+			for _, s := range e.Path {
+				if s.By == "h3" && s.Part == "pause" && strings.HasPrefix(s.At, "leaf1:") {
+					paused++
+				} else if s.By != "" {
+					t.Errorf("%s, %s: %+v", c.name, scheme, s)
+				}
+			}
+			if (paused > 0) != (c.part == explain.Pause) {
+				t.Errorf("%s, %s: %d steps were paused by h3", c.name, scheme, paused)
+			}
 			if got != want || cost <= 0 {
 				t.Errorf("%s, %s: it cost %d ps; got %v, want %v", c.name, scheme, cost, got, want)
 			}
@@ -301,6 +313,7 @@ workloads:
   - bcast: {schemes: [cepheus, chain, binomial, unicast, binary-tree, double-binary-tree, long, rdmc, scatter-allgather, 2ringM], sizes: [64B, 100kB], iterations: 2}
   - allgather: {schemes: [ring, linear, recursive-doubling], ranks: h0..h7, sizes: [20kB], iterations: 1}
   - reduce-scatter: {schemes: [ring, in-network], sizes: [8KiB], iterations: 1}
+  - fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}, {allgather: cepheus, reduce-scatter: in-network}], sizes: [8KiB], iterations: 2}
 `+c.faults)
 		next := 0
 		for _, row := range rep.Results {

@@ -35,7 +35,7 @@ func legsOf(path []Step) (legs []leg) {
 			legs = append(legs, leg{path[0].From, path[n-1].To, path[0].At, fmt.Sprintf("%s (%d steps)", what, n)})
 		} else {
 			for _, s := range path[:n] {
-				legs = append(legs, leg{s.From, s.To, s.At, s.Part})
+				legs = append(legs, leg{s.From, s.To, s.At, s.label()})
 			}
 		}
 		path = path[n:]
@@ -48,10 +48,11 @@ func sum(steps []Step) (all int64, what string) {
 	var parts []string
 	sums := map[string]int64{}
 	for _, s := range steps {
-		if _, seen := sums[s.Part]; !seen {
-			parts = append(parts, s.Part)
+		part := s.label()
+		if _, seen := sums[part]; !seen {
+			parts = append(parts, part)
 		}
-		sums[s.Part] += s.To - s.From
+		sums[part] += s.To - s.From
 		all += s.To - s.From
 	}
 	slices.SortStableFunc(parts, func(a, b string) int { return cmp.Compare(sums[b], sums[a]) })

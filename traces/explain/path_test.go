@@ -15,7 +15,7 @@ func TestPath(t *testing.T) {
 	var path []Step
 	now := m.Start
 	add := func(ns int64, part, at string) {
-		path = append(path, Step{now, now + ns*1000, part, at})
+		path = append(path, Step{From: now, To: now + ns*1000, Part: part, At: at})
 		now += ns * 1000
 	}
 	for i := range 4 {

@@ -64,7 +64,16 @@ type Step struct {
 	From int64  `json:"from_ps"`
 	To   int64  `json:"to_ps"`
 	Part string `json:"part"`
-	At   string `json:"at"` // node, or node:port
+	At   string `json:"at"`           // node, or node:port
+	By   string `json:"by,omitempty"` // of a pause, the neighbour that paused the port
+}
+
+// label returns the part and, of a pause, who caused it.
+func (s *Step) label() string {
+	if s.By != "" {
+		return s.Part + " by " + s.By
+	}
+	return s.Part
 }
 
 // Explanation is a message's time, split into parts along its critical path.
@@ -110,7 +119,7 @@ func (w *walk) to(p Part, at int64, where string) {
 	if k := len(w.path) - 1; k >= 0 && w.path[k].Part == p.String() && w.path[k].At == where {
 		w.path[k].From = at
 	} else {
-		w.path = append(w.path, Step{at, w.now, p.String(), where})
+		w.path = append(w.path, Step{From: at, To: w.now, Part: p.String(), At: where})
 	}
 	w.now = at
 }
@@ -466,6 +475,9 @@ func (w *walk) idle(p *port, cur int, from int64) {
 		}
 		w.still(p, cur, max(from, p.paused[i].to))
 		w.to(Pause, max(from, p.paused[i].from), w.place(p))
+		if k := len(w.path) - 1; k >= 0 && w.path[k].Part == Pause.String() {
+			w.path[k].By = w.t.nodes[p.to].name
+		}
 	}
 }
 
