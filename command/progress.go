@@ -39,17 +39,24 @@ type progressDisplay struct {
 func newProgress(w io.Writer) *progressDisplay {
 	now := time.Now()
 	p := &progressDisplay{w: w, start: now, last: now, nextLine: firstLine, stepAt: now}
-	if f, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
+	if terminalColumns(w) > 0 {
 		p.bar = newBar(w)
-		p.width = func() int {
-			columns, _, err := term.GetSize(int(f.Fd()))
-			if err != nil || columns < 1 {
-				return 80
-			}
-			return columns
-		}
+		p.width = func() int { return terminalColumns(w) }
 	}
 	return p
+}
+
+// terminalColumns returns the width of a terminal, which is 80 if it does not say, and 0 of what is none.
+func terminalColumns(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns < 1 {
+		return 80
+	}
+	return columns
 }
 
 func newBar(w io.Writer) *progressbar.ProgressBar {

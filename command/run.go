@@ -250,7 +250,7 @@ func (p *program) writeReport(r, without *runner.Report, format string, quiet bo
 	case "csv":
 		return r.WriteCSV(p.out)
 	}
-	if err := r.WriteTable(p.out); err != nil {
+	if err := r.WriteTableFor(p.out, terminalColumns(p.out)); err != nil {
 		return err
 	}
 	if without != nil {

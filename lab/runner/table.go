@@ -17,11 +17,15 @@ import (
 
 // WriteTable writes the results as a table with the columns of the OSU benchmarks, the workloads' own
 // output, the expectations, and a sentence that summarises the table.
-func (r *Report) WriteTable(w io.Writer) error {
+func (r *Report) WriteTable(w io.Writer) error { return r.WriteTableFor(w, 0) }
+
+// WriteTableFor is WriteTable for a terminal of so many columns, 0 for any: a table that is wider lacks the columns that are asked
+// for least, and says which.
+func (r *Report) WriteTableFor(w io.Writer, columns int) error {
 	var b strings.Builder
 	sized := r.tabled()
 	if len(sized) > 0 {
-		writeRows(&b, sized)
+		writeRows(&b, sized, columns)
 		b.WriteByte('\n')
 	}
 	for _, t := range r.Texts {
@@ -90,7 +94,7 @@ func unclaimed(rows []apps.Row) string {
 
 // writeRows aligns all columns to the right, with an empty line between schemes. It leaves out the workload if there is one, and
 // the statistics if each row has one iteration.
-func writeRows(b *strings.Builder, rows []apps.Row) {
+func writeRows(b *strings.Builder, rows []apps.Row, columns int) {
 	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iter", "Verified"}
 	workloads, p99, several := false, false, false
 	for _, r := range rows {
@@ -149,17 +153,51 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			cells[i] = append(cells[i], faultCell(&rows[i]))
 		}
 	}
+	head, cells, left := fit(head, cells, columns)
 	align(b, head, cells)
+	if len(left) > 0 {
+		fmt.Fprintf(b, "(%d columns have no room for %s: see summary.json)\n", columns, strings.Join(left, ", "))
+	}
 }
 
-// align writes lines of cells, with an empty line where the first cell changes.
-func align(b *strings.Builder, head []string, cells [][]string) {
+// fit removes the columns that are asked for least from a table that is wider than a terminal, and returns their names. A terminal of 0
+// columns has room for all.
+func fit(head []string, cells [][]string, columns int) (fitting []string, rows [][]string, left []string) {
+	for _, name := range []string{"Source(us)", "Iter", "Min(us)", "P99(us)", "Avg(us)"} {
+		k := slices.Index(head, name)
+		if k < 0 || columns == 0 || sumOf(widths(head, cells)) <= columns {
+			continue
+		}
+		head = slices.Delete(head, k, k+1)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], k, k+1)
+		}
+		left = append(left, name)
+	}
+	return head, cells, left
+}
+
+// widths returns the widths of aligned columns.
+func widths(head []string, cells [][]string) []int {
 	width := make([]int, len(head))
 	for _, line := range append([][]string{head}, cells...) {
 		for i, c := range line {
 			width[i] = max(width[i], len(c)+2)
 		}
 	}
+	return width
+}
+
+func sumOf(all []int) (n int) {
+	for _, v := range all {
+		n += v
+	}
+	return n
+}
+
+// align writes lines of cells, with an empty line where the first cell changes.
+func align(b *strings.Builder, head []string, cells [][]string) {
+	width := widths(head, cells)
 	for i, line := range append([][]string{head}, cells...) {
 		if i > 1 && cells[i-1][0] != cells[i-2][0] {
 			b.WriteByte('\n')
