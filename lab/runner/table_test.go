@@ -27,7 +27,7 @@ func TestTableFits(t *testing.T) {
 		{[]apps.Row{row("bcast", "cepheus", jct)}, 0, ""},
 		{[]apps.Row{row("bcast", "cepheus", jct)}, 120, ""},
 		{[]apps.Row{row("bcast", "cepheus", jct)}, 80, "Source(us)"},
-		{[]apps.Row{row("bcast", "cepheus", jct), row("allgather", "recursive-doubling", jct)}, 80, "Source(us), Iter"},
+		{[]apps.Row{row("bcast", "cepheus", jct), row("allgather", "ring-of-rings", jct)}, 80, "Source(us), Iter"},
 		{[]apps.Row{row("bcast", "double-binary-tree", with99)}, 80, "Source(us), Iter, Min(us)"},
 	} {
 		var b strings.Builder
