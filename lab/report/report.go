@@ -273,6 +273,7 @@ func (b *page) run(r *Run, named bool) {
 	b.explained(r, prefix)
 	b.time(r, prefix)
 	b.faults(r, prefix)
+	b.pausers(r, prefix)
 	b.network(r, prefix)
 	b.groups(r, prefix)
 	b.counters(r, prefix)
