@@ -23,8 +23,8 @@ func (l *Lab) Warnings() (all []string) {
 	}
 	if custom { // the other topologies have been proved free of it
 		if err := g.CheckDeadlock(g.Routes()); err != nil {
-			all = append(all, err.Error()+". In a custom topology a multicast tree may take any port: use fat-tree, leaf-spine or three-layer, whose trees go up and down once, "+
-				"remove a link of the ring, or set switches.watchdog, which breaks it")
+			all = append(all, err.Error()+". In a custom topology a multicast tree may take any port: use fat-tree, leaf-spine or three-layer, "+
+				"whose trees go up and down once, remove a link of the ring, or set switches.watchdog, which breaks it")
 		}
 	}
 	if !marked {

@@ -85,8 +85,8 @@ func (b *page) pausers(r *Run, prefix string) {
 		return
 	}
 	b.text("h2", prefix+"who paused whom")
-	b.text("p", "A node pauses the neighbours that send to it when its buffer is full, or when a fault makes it. These fill up and pause their own. Times are those for which "+
-		"the port to the node above was paused.")
+	b.text("p", "A node pauses the neighbours that send to it when its buffer is full, or when a fault makes it. "+
+		"These fill up and pause their own. Times are those for which the port to the node above was paused.")
 	left := pausesShown
 	b.pausersBelow(r.fabric, roots, &left)
 	if left < 0 {
