@@ -30,7 +30,7 @@ func (e innerError) ExitCode() int { return e.code }
 func (p *program) execCommand() *cli.Command {
 	const name = execVerb
 	return &cli.Command{
-		Name: name, Usage: "run a program of this server at nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
+		Name: name, Usage: "run a program of this server on nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
 		Description: "mcastlab exec --node h0 -- ib_write_bw\nmcastlab exec --root --node 'leaf*' -- tcpdump -c 10 -i p0\n" +
 			"What follows -- is the program's. It is in the node's network namespace, and has the NIC of a host by libibverbs\n" +
 			"(make verbs). It runs as the user that called sudo. The exit code is the largest of the program's.\n" +
@@ -94,7 +94,7 @@ func (p *program) saySettings(c *cli.Context, settings []string) {
 	p.say("programs send in DSCP 0, whose class is lossy unless the lab says otherwise, and ask for another: ib_write_bw --tclass=104, UCX_IB_TRAFFIC_CLASS=104")
 }
 
-// execute runs a program at nodes.
+// execute runs a program on nodes.
 func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern string, x programs.Execution) error {
 	x.Pattern = pattern
 	if !c.IsSet("clock") || c.String("clock") == programs.ClockLab {
@@ -147,8 +147,8 @@ func fileOf(w io.Writer) io.Writer {
 func (p *program) shellCommand() *cli.Command {
 	const name = "shell"
 	return &cli.Command{
-		Name: name, Usage: "open a shell at a node", ArgsUsage: "NODE", OnUsageError: onUsage,
-		Description: "The shell is that of $SHELL; exec says what programs at a node have.",
+		Name: name, Usage: "open a shell on a node", ArgsUsage: "NODE", OnUsageError: onUsage,
+		Description: "The shell is that of $SHELL; exec says what programs on a node have.",
 		Flags:       []cli.Flag{labFlag(), clockFlag(name, clockOfExec), rootFlag(name), verboseFlag(name)},
 		Action: func(c *cli.Context) error {
 			if err := oneArg(c, "the name of one node"); err != nil {
@@ -176,10 +176,10 @@ func (p *program) shellCommand() *cli.Command {
 	}
 }
 
-// guardCommand is the process that a program at a node belongs to.
+// guardCommand is the process that a program on a node belongs to.
 func (p *program) guardCommand() *cli.Command {
 	return &cli.Command{
-		Name: programs.GuardVerb, Usage: "look after a program at a node; started by exec", Hidden: true, OnUsageError: onUsage,
+		Name: programs.GuardVerb, Usage: "look after a program on a node; started by exec", Hidden: true, OnUsageError: onUsage,
 		Action: func(*cli.Context) error {
 			code := programs.Guard(os.NewFile(3, "tell"), os.NewFile(4, "answer"))
 			os.Exit(code)
@@ -191,7 +191,7 @@ func (p *program) guardCommand() *cli.Command {
 // callerCommand is the process that runs a program for a caller on another server.
 func (p *program) callerCommand() *cli.Command {
 	return &cli.Command{
-		Name: programs.CallerVerb, Usage: "run a program at a node for another server; started by a share", Hidden: true, OnUsageError: onUsage,
+		Name: programs.CallerVerb, Usage: "run a program on a node for another server; started by a share", Hidden: true, OnUsageError: onUsage,
 		Action: func(c *cli.Context) error {
 			return programs.Call(c.Context, os.NewFile(3, "tell"), os.NewFile(4, "answer"))
 		},

@@ -106,7 +106,7 @@ func groupsOf(d *orchestrator.Deployed, host string, next uint32) string {
 
 func (p *program) groupBind() *cli.Command {
 	return &cli.Command{
-		Name: "bind", Usage: "make a group of queue pairs that programs at hosts open, while the command runs", ArgsUsage: "HOST HOST...", OnUsageError: onUsage,
+		Name: "bind", Usage: "make a group of queue pairs that programs on hosts open, while the command runs", ArgsUsage: "HOST HOST...", OnUsageError: onUsage,
 		Description: "mcastlab group bind h0 h3 h5\n" +
 			"It says the address of a group. At each of the hosts the first RC queue pair that a program connects to that address, with\n" +
 			"PSN 0 both ways, is a member. When all are there the first host registers the group; what is sent before waits. What one of\n" +

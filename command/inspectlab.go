@@ -82,7 +82,7 @@ func (p *program) graphCommand() *cli.Command {
 				return err
 			}
 			if l.Sweep != nil {
-				p.say("the lab has a sweep: this is the topology that its file has without it")
+				p.say("the lab has a sweep: this is the topology of the lab file without the sweep")
 			}
 			g, err := labspec.Graph(l)
 			if err != nil {

@@ -227,7 +227,7 @@ func (l *groupLab) broadcasts() {
 func (l *groupLab) usual() {
 	r := mustMPI(l.t, l.mpirun("h4,h4,h8", "65536", "65536", "1")...)
 	if !strings.Contains(r.out, "3 ranks, 0 wrong") || !strings.Contains(r.err, "go the usual way: two of its ranks are at one host") {
-		l.t.Errorf("with two ranks at a host the program says:\n%s%s", r.out, r.err)
+		l.t.Errorf("with two ranks on a host the program says:\n%s%s", r.out, r.err)
 	}
 	rested(l.t, l.name, l.fresh)
 }

@@ -43,7 +43,7 @@ func TestLiveMPI(t *testing.T) {
 	}
 }
 
-// mpi returns the arguments that run a program at hosts.
+// mpi returns the arguments that run a program on hosts.
 func (l *verbsLab) mpi(where string, args ...string) []string {
 	return append(append([]string{"mpirun", "--lab", l.name}, strings.Fields(where)...), append([]string{"--"}, args...)...)
 }
@@ -94,7 +94,7 @@ func (l *verbsLab) jobs(program string) {
 	rested(t, l.name, l.fresh)
 	shared := []string{"h2", "h5", "h2", "h2"} // whose first, third and fourth ranks speak by one NIC
 	if o := mustMPI(t, l.mpi("--map "+strings.Join(shared, ","), program)...); !strings.Contains(o.out, "4 ranks, 0 wrong") {
-		t.Errorf("with three ranks at a host the program says:\n%s%s", o.out, o.err)
+		t.Errorf("with three ranks on a host the program says:\n%s%s", o.out, o.err)
 	}
 	if n := l.node("h2").Counts["loopback"]; n < 10*(256>>2) {
 		t.Errorf("at the NIC of three ranks %d frames have come back", n)

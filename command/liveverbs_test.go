@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
-// TestLiveVerbs: Debian's programs run at hosts of a fat-tree, across its switches, find each other by the management
+// TestLiveVerbs: Debian's programs run on hosts of a fat-tree, across its switches, find each other by the management
 // network, and leave nothing at their NICs, however they end.
 func TestLiveVerbs(t *testing.T) {
 	for _, runtime := range []string{"netns", "docker"} {
@@ -82,7 +82,7 @@ func newVerbsLab(t *testing.T, runtime string) *verbsLab {
 	return l
 }
 
-// at returns the arguments that run a program at a node. Its clocks show this server's time: perftest waits for a second or so of its
+// at returns the arguments that run a program on a node. Its clocks show this server's time: perftest waits for a second or so of its
 // own, which at the lab's dilation would take minutes.
 func (l *verbsLab) at(node string, args ...string) []string {
 	return append([]string{"exec", "--clock", "wall", "--lab", l.name, "--node", node, "--"}, args...)
@@ -94,7 +94,7 @@ type verbsServer struct {
 	said bytes.Buffer
 }
 
-// start starts a program at a node.
+// start starts a program on a node.
 func (l *verbsLab) start(node string, env []string, args ...string) *verbsServer {
 	l.t.Helper()
 	return l.startCommand(env, l.at(node, args...)...)

@@ -84,7 +84,7 @@ func pointer(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Slic
 func TestLockstepFlipped(t *testing.T) {
 	need(t)
 	before := snapshot(t)
-	// Two packets of data: one of 4096 bytes, and one of 1000, whose length no other frame has.
+	// Two data packets: one of 4096 bytes, and one of 1000 bytes. No other frame has the second length.
 	file := write(t, "name: t-step-flip\ntopology: {star: {hosts: 4}}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [5096B], iterations: 1}}]\n")
 	must(t, "deploy", "-q", "-r", "netns", file)
 	defer must(t, "destroy", "t-step-flip")

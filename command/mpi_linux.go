@@ -17,7 +17,7 @@ import (
 func (p *program) mpiCommand() *cli.Command {
 	const name = mpiVerb
 	return &cli.Command{
-		Name: name, Usage: "run an MPI program, its ranks at hosts of a lab", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
+		Name: name, Usage: "run an MPI program, its ranks on hosts of a lab", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
 		Description: "mcastlab mpirun -np 4 -- ./app\nmcastlab mpirun --map h3,h7,h11 -- ./app\n" +
 			"Rank i is at the host number i of the lab, or of --map; with more ranks than hosts it starts over.\n" +
 			"It is this server's Open MPI that runs. Ranks use the NICs of their hosts by UCX, and the launcher the\n" +
@@ -26,7 +26,7 @@ func (p *program) mpiCommand() *cli.Command {
 			labFlag(),
 			&cli.IntFlag{Name: "np", Usage: "number of ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
 			&cli.StringFlag{Name: "map", Usage: "hosts, in the order of the ranks: h3,h0,h0", DefaultText: "the lab's hosts", EnvVars: envOf(name, "map")},
-			&cli.BoolFlag{Name: "multicast", Usage: "send MPI_Bcast by multicast in the switches (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
+			&cli.BoolFlag{Name: "multicast", Usage: "offload MPI_Bcast to in-network multicast (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
 			clockFlag(name, programs.ClockWall), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {

@@ -27,7 +27,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// costCase is a lab whose rounds are timed: a fat-tree over so many servers, between which a frame is delayed.
+// costCase is a lab whose rounds are timed: a fat-tree over a number of servers, with a delay of frames between servers.
 type costCase struct {
 	machines, k int
 	delay       time.Duration // each way

@@ -86,7 +86,7 @@ func (l *groupLab) overServers(e *swarmEngines, links string) {
 	e.undeployed()
 }
 
-// jobsOverServers runs MPI programs at hosts of all servers, and ends some.
+// jobsOverServers runs MPI programs on hosts of all servers, and ends some.
 func (l *groupLab) jobsOverServers(links string) {
 	t := l.t
 	t.Helper()

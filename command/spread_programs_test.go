@@ -22,7 +22,7 @@ workloads:
   - bcast: {schemes: [cepheus, {chain: {slices: 4}}], sizes: [64B, 64KiB], iterations: 2}
 `
 
-// spreadCommandLab has programs at hosts of all three servers.
+// spreadCommandLab has programs on hosts of all three servers.
 const spreadCommandLab = `name: t-spread-slow
 topology: {fat-tree: {k: 4}}
 runtime: {hosts: auto, clock: dilated, dilation: 4000}
@@ -62,12 +62,12 @@ func TestSpreadPrograms(t *testing.T) {
 	e.nothing("down")
 }
 
-// atNode is a command that runs a program at a node.
+// atNode is a command that runs a program on a node.
 func atNode(node string, argv ...string) []string {
 	return append([]string{"exec", "-l", "t-spread-slow", "-n", node, "--clock", "wall", "--"}, argv...)
 }
 
-// spreadExec: programs at nodes of every server.
+// spreadExec: programs on nodes of every server.
 func spreadExec(t *testing.T, e *swarmEngines) {
 	t.Helper()
 	for server, node := range map[int]string{1: "h0", 2: "h5", 3: "h9"} {
@@ -168,7 +168,7 @@ func spreadTap(t *testing.T, e *swarmEngines) {
 	}
 }
 
-// beginRoot starts a program at a node that sends frames.
+// beginRoot starts a program on a node that sends frames.
 func (e *swarmEngines) beginRoot(node string) *exec.Cmd {
 	e.t.Helper()
 	const script = `ip addr add 192.0.2.1/24 dev p0 2> /dev/null; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:09 dev p0; while :; do echo x > /dev/udp/192.0.2.2/9; sleep 0.05; done`

@@ -17,21 +17,21 @@ import (
 type Host struct {
 	Name     string   `yaml:"name" json:"name,omitzero" doc:"host of the topology" required:"true"`
 	Kind     string   `yaml:"kind" json:"kind,omitzero" doc:"emulated; or external: a real RoCE device behind an interface of this server, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
-	External External `yaml:"external" json:"external,omitzero" doc:"what the lab must know of an external host's queue pair; group add-member says it later"`
+	External External `yaml:"external" json:"external,omitzero" doc:"queue pair of an external host; group add-member can give it later"`
 }
 
 // External is the queue pair with which an external host takes part.
 type External struct {
-	QPN        Number    `yaml:"qpn" json:"qpn,omitzero" doc:"its number" default:"0"`
+	QPN        Number    `yaml:"qpn" json:"qpn,omitzero" doc:"number of the queue pair" default:"0"`
 	SendPSN    Number    `yaml:"send-psn" json:"sendPsn,omitzero" doc:"PSN of the first packet it sends" default:"0"`
 	ReceivePSN Number    `yaml:"receive-psn" json:"receivePsn,omitzero" doc:"PSN of the first packet it expects" default:"0"`
 	VA         Number    `yaml:"va" json:"va,omitzero" doc:"address of the memory that others write to" default:"0"`
-	RKey       Number    `yaml:"rkey" json:"rkey,omitzero" doc:"and its key" default:"0"`
-	Timeout    Timeout   `yaml:"timeout" json:"timeout,omitzero" doc:"its retransmission timeout" default:"67.108864ms"`
-	Window     Size      `yaml:"window" json:"window,omitzero" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
-	Ready      string    `yaml:"ready" json:"ready,omitzero" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
-	Wait       Duration  `yaml:"wait" json:"wait,omitzero" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
-	Linger     *Duration `yaml:"linger" json:"linger,omitzero" doc:"of a root: how long, on the wall clock, the group and the queue pairs stay after it has the last acknowledgement, so that it can ask again if it has not; 0s to 3600s; default: 8 times timeout, for the first try and 7 retries"`
+	RKey       Number    `yaml:"rkey" json:"rkey,omitzero" doc:"rkey of that memory" default:"0"`
+	Timeout    Timeout   `yaml:"timeout" json:"timeout,omitzero" doc:"retransmission timeout of the device" default:"67.108864ms"`
+	Window     Size      `yaml:"window" json:"window,omitzero" doc:"bytes from the device that may wait for the lab's link" default:"2MiB"`
+	Ready      string    `yaml:"ready" json:"ready,omitzero" doc:"when a run begins to send to it: auto: when the device is seen, or after group ready; word: after group ready; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
+	Wait       Duration  `yaml:"wait" json:"wait,omitzero" doc:"how long a run waits for it to be ready and to make progress, on the wall clock; 1s to 3600s" default:"60s"`
+	Linger     *Duration `yaml:"linger" json:"linger,omitzero" doc:"of a root: how long the group and the queue pairs stay after its last acknowledgement, on the wall clock, so that it can ask again if that was lost; 0s to 3600s; default: 8 times timeout, for the first try and 7 retries"`
 }
 
 // When a run begins to send to an external host.

@@ -37,11 +37,11 @@ type Fault struct {
 	Restart      *NodeFault  `yaml:"restart" json:"restart,omitzero" doc:"switches or hosts lose what they know and hold, and continue; their links stay up"`
 	WipeMFT      *NodeFault  `yaml:"wipe-mft" json:"wipeMft,omitzero" doc:"switches forget their multicast groups"`
 	MFTFull      *RoomFault  `yaml:"mft-full" json:"mftFull,omitzero" doc:"switches have no memory for more groups"`
-	NICStall     *NodeFault  `yaml:"nic-stall" json:"nicStall,omitzero" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`
+	NICStall     *NodeFault  `yaml:"nic-stall" json:"nicStall,omitzero" doc:"stall the hosts' NICs: received frames wait, nothing is sent, no timer fires"`
 	SlowReceiver *SlowFault  `yaml:"slow-receiver" json:"slowReceiver,omitzero" doc:"hosts take what arrives more slowly than it comes, and pause their switch"`
 
 	ControlPartition *ControlFault   `yaml:"control-partition" json:"controlPartition,omitzero" doc:"controllers are cut off from the others; of running labs with controllers"`
-	ControllerCrash  *ControllerDown `yaml:"controller-crash" json:"controllerCrash,omitzero" doc:"controllers lose all they have in memory; after for they come back with what is on their disk"`
+	ControllerCrash  *ControllerDown `yaml:"controller-crash" json:"controllerCrash,omitzero" doc:"controllers lose their memory, and restart from their disk after for"`
 }
 
 // FaultInRun is the value of Fault.In for a fault whose times count from the start of the run. Any other
@@ -51,7 +51,7 @@ const FaultInRun = "run"
 // ControlFault cuts controllers off from the others.
 type ControlFault struct {
 	Controllers Names  `yaml:"controllers" json:"controllers,omitzero" doc:"names controller0 to controller4, patterns, expressions re:^controller[01]$" required:"true"`
-	Direction   string `yaml:"direction" json:"direction,omitzero" doc:"both; out: the others do not hear them; or in: they do not hear the others" default:"both" enum:"both,out,in"`
+	Direction   string `yaml:"direction" json:"direction,omitzero" doc:"both; out: messages from them are lost; or in: messages to them are lost" default:"both" enum:"both,out,in"`
 }
 
 // ControllerDown is a fault of controllers.
@@ -63,22 +63,22 @@ type ControllerDown struct {
 type LinkFault struct {
 	Links          Names           `yaml:"links" json:"links,omitzero" doc:"links: patterns of names, with or without ports: agg*-core*, h0:0-leaf0:0; expressions re:^h[0-3]-; tiers tier:leaf-agg; those at nodes with a label: label:rack1" default:"*"`
 	Direction      string          `yaml:"direction" json:"direction,omitzero" doc:"both; up, from the lower tier; or down" default:"both" enum:"both,up,down"`
-	Sender         Names           `yaml:"sender" json:"sender,omitzero" doc:"only the directions that leave these nodes"`
-	Frames         *Frames         `yaml:"frames" json:"frames,omitzero" doc:"which frames; default: all but pause frames"`
+	Sender         Names           `yaml:"sender" json:"sender,omitzero" doc:"only frames that leave these nodes"`
+	Frames         *Frames         `yaml:"frames" json:"frames,omitzero" doc:"frames to match; default: all but pause frames"`
 	Rate           *Probability    `yaml:"rate" json:"rate,omitzero" doc:"probability per frame, 0 to 1, or 0% to 100%; delay needs none"`
-	Nth            []int           `yaml:"nth" json:"nth,omitzero" doc:"in place of rate: the frames with these numbers, from 1 on, of those it is about in each direction of each link"`
-	EveryNth       int             `yaml:"every-nth" json:"everyNth,omitzero" doc:"in place of rate: every so many-th frame; 0: none" default:"0"`
-	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" json:"gilbertElliott,omitzero" doc:"in place of rate, for loss: in bursts"`
-	Delay          *Duration       `yaml:"delay" json:"delay,omitzero" doc:"of duplicate and reorder: how much later at the most a frame comes that is held back or doubled, default 5us; of delay: how much later each comes"`
-	Jitter         *Duration       `yaml:"jitter" json:"jitter,omitzero" doc:"of delay: each comes up to so much later still"`
+	Nth            []int           `yaml:"nth" json:"nth,omitzero" doc:"in place of rate: numbers of the frames to hit, counted from 1 over the matching frames of each direction of each link"`
+	EveryNth       int             `yaml:"every-nth" json:"everyNth,omitzero" doc:"in place of rate: every n-th frame; 0: none" default:"0"`
+	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" json:"gilbertElliott,omitzero" doc:"in place of rate, for loss: bursts"`
+	Delay          *Duration       `yaml:"delay" json:"delay,omitzero" doc:"of duplicate and reorder: longest delay of the held frame or the copy, default 5us; of delay: extra delay of each frame"`
+	Jitter         *Duration       `yaml:"jitter" json:"jitter,omitzero" doc:"of delay: random extra delay of each frame, up to this"`
 }
 
 // GilbertElliott is loss in bursts: a link is good or bad, and may change with each frame.
 type GilbertElliott struct {
 	ToBad    Probability `yaml:"to-bad" json:"toBad,omitzero" doc:"probability per frame that a good link becomes bad" required:"true"`
-	ToGood   Probability `yaml:"to-good" json:"toGood,omitzero" doc:"and a bad one good" required:"true"`
+	ToGood   Probability `yaml:"to-good" json:"toGood,omitzero" doc:"probability per frame that a bad link becomes good" required:"true"`
 	LossBad  Probability `yaml:"loss-bad" json:"lossBad,omitzero" doc:"probability of loss while it is bad" default:"1"`
-	LossGood Probability `yaml:"loss-good" json:"lossGood,omitzero" doc:"and while it is good" default:"0"`
+	LossGood Probability `yaml:"loss-good" json:"lossGood,omitzero" doc:"probability of loss while it is good" default:"0"`
 }
 
 // Frames selects the frames to which all given conditions apply.
@@ -87,8 +87,8 @@ type Frames struct {
 	Opcode Names   `yaml:"opcode" json:"opcode,omitzero" doc:"opcodes, as in docs/wire.md: RC_SEND_ONLY; patterns: RC_SEND_*"`
 	PSN    *PSNs   `yaml:"psn" json:"psn,omitzero" doc:"packet sequence numbers: 7, or 100..200"`
 	QP     *Number `yaml:"qp" json:"qp,omitzero" doc:"destination queue pair"`
-	From   Names   `yaml:"from" json:"from,omitzero" doc:"hosts whose address they come from"`
-	To     Names   `yaml:"to" json:"to,omitzero" doc:"hosts they are addressed to; group: a multicast group"`
+	From   Names   `yaml:"from" json:"from,omitzero" doc:"source hosts, by address"`
+	To     Names   `yaml:"to" json:"to,omitzero" doc:"destination hosts, by address; group: a multicast group"`
 }
 
 // PSNs is a range of packet sequence numbers; the last may be beyond the wrap.
@@ -123,7 +123,7 @@ func (p PSNs) String() string {
 // CutFault makes links slower.
 type CutFault struct {
 	Links Names `yaml:"links" json:"links,omitzero" doc:"links, as for loss" default:"*"`
-	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"bits per second; a link that is slower stays as it is" required:"true"`
+	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"bits per second; slower links keep their rate" required:"true"`
 }
 
 // DownFault takes links down.
@@ -141,7 +141,7 @@ type PauseFault struct {
 type StormFault struct {
 	Node     Names    `yaml:"node" json:"node,omitzero" doc:"hosts, as for pause" required:"true"`
 	Priority int      `yaml:"priority" json:"priority,omitzero" doc:"class, 0 to 7" default:"3"`
-	Gap      Duration `yaml:"gap" json:"gap,omitzero" doc:"from one pause frame to the next" default:"10us"`
+	Gap      Duration `yaml:"gap" json:"gap,omitzero" doc:"time from one pause frame to the next" default:"10us"`
 }
 
 // NodeFault is a fault of nodes.
@@ -152,13 +152,13 @@ type NodeFault struct {
 // RoomFault reduces the memory that switches have for groups.
 type RoomFault struct {
 	Nodes Names `yaml:"nodes" json:"nodes,omitzero" doc:"switches, as for crash" required:"true"`
-	Room  int   `yaml:"room" json:"room,omitzero" doc:"groups there is room for; those that are registered stay" default:"0"`
+	Room  int   `yaml:"room" json:"room,omitzero" doc:"most groups; registered ones stay" default:"0"`
 }
 
 // SlowFault makes adapters slow to process received frames.
 type SlowFault struct {
 	Nodes Names `yaml:"nodes" json:"nodes,omitzero" doc:"hosts, as for crash" required:"true"`
-	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"bits per second on the wire that they take" required:"true"`
+	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"receive rate on the wire, in bits per second" required:"true"`
 }
 
 // LinkDelayDefault is the longest time for which a fault holds a frame back if it gives no

@@ -14,30 +14,30 @@ import "github.com/mcastlab/mcastlab/apps/registry"
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
 	Name     string   `yaml:"name" json:"name,omitzero" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
-	Seed     uint64   `yaml:"seed" json:"seed,omitzero" doc:"one number that every random draw of a run comes from" default:"1"`
+	Seed     uint64   `yaml:"seed" json:"seed,omitzero" doc:"seed of every random draw of a run" default:"1"`
 	Topology Topology `yaml:"topology" json:"topology,omitzero" doc:"hosts, switches and links"`
-	Links    Links    `yaml:"links" json:"links,omitzero" doc:"what all links have in common"`
-	Switches Switches `yaml:"switches" json:"switches,omitzero" doc:"what all switches have in common"`
-	NICs     NICs     `yaml:"nics" json:"nics,omitzero" doc:"what all network adapters have in common"`
+	Links    Links    `yaml:"links" json:"links,omitzero" doc:"settings of all links"`
+	Switches Switches `yaml:"switches" json:"switches,omitzero" doc:"settings of all switches"`
+	NICs     NICs     `yaml:"nics" json:"nics,omitzero" doc:"settings of all NICs"`
 	Hosts    []Host   `yaml:"hosts" json:"hosts,omitzero" doc:"hosts that differ from the others"`
-	Labels   []Label  `yaml:"labels" json:"labels,omitzero" doc:"names for sets of nodes, by which faults find them"`
+	Labels   []Label  `yaml:"labels" json:"labels,omitzero" doc:"names for sets of nodes, for use in faults"`
 	// Controllers are the replicas of a running lab's control plane.
-	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
-	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; a simulation has no use for it"`
-	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages adds the records of mcastlab trace (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
-	Times       string     `yaml:"times" json:"times,omitzero" doc:"which times a run writes beside their statistics: ranks, those of each rank in each iteration, into times.csv of its folder, of workloads that are one collective" enum:"ranks"`
-	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
+	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the state of the lab; ignored in simulations" default:"0" enum:"0,1,3,5"`
+	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; ignored in simulations"`
+	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"records of a run beside its events: messages adds those of mcastlab trace (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
+	Times       string     `yaml:"times" json:"times,omitzero" doc:"times that a run writes beside their statistics: ranks writes those of each rank in each iteration of a collective to times.csv in its folder" enum:"ranks"`
+	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"programs and benchmarks of the hosts, run one after the other"`
 	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"faults to inject, and when"`
-	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
+	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"comparisons that the results must satisfy: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line states that a parameter was chosen so that it holds, PRED that none was"`
 	// Sweep is nil if the lab runs once. ReadPoints returns its points.
-	Sweep *Sweep `yaml:"sweep" json:"sweep,omitzero" doc:"keys that the lab is run with several values of, all combinations, with repeats; run makes a table, a CSV and a plot of it, in simulation"`
+	Sweep *Sweep `yaml:"sweep" json:"sweep,omitzero" doc:"keys with several values: run simulates all combinations, with repeats, and makes a table, a CSV and a plot"`
 }
 
 // Topology is the topology of a lab; exactly one field is set.
 type Topology struct {
 	FatTree    *FatTree    `yaml:"fat-tree" json:"fatTree,omitzero" doc:"k-ary fat-tree"`
 	ThreeLayer *ThreeLayer `yaml:"three-layer" json:"threeLayer,omitzero" doc:"fat-tree of three layers with given counts"`
-	LeafSpine  *LeafSpine  `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"two layers, every leaf joined to every spine"`
+	LeafSpine  *LeafSpine  `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"two layers, every leaf linked to every spine"`
 	MPortNTree *MPortNTree `yaml:"m-port-n-tree" json:"mPortNTree,omitzero" doc:"fat-tree of switches with m ports, n levels of them"`
 	Star       *Star       `yaml:"star" json:"star,omitzero" doc:"one switch"`
 	Custom     *Custom     `yaml:"custom" json:"custom,omitzero" doc:"nodes and links by hand"`
@@ -86,14 +86,14 @@ type Custom struct {
 	Preset   string       `yaml:"preset" json:"preset,omitzero" doc:"nodes and links of a paper: figtree, the figure by which Cepheus is explained; back-to-back, two hosts and no switch" enum:"figtree,back-to-back"`
 	Hosts    []string     `yaml:"hosts" json:"hosts,omitzero" doc:"host names, in rank order"`
 	Switches []string     `yaml:"switches" json:"switches,omitzero" doc:"switch names"`
-	Links    []CustomLink `yaml:"links" json:"links,omitzero" doc:"links: a-b, or a:0-b:3 with ports"`
+	Links    []CustomLink `yaml:"links" json:"links,omitzero" doc:"links as a-b, or a:0-b:3 with ports"`
 }
 
 // CustomLink is a link of a custom graph: its ends as text, or with parameters.
 type CustomLink struct {
 	Ends  string    `yaml:"ends" json:"ends,omitzero" doc:"a-b, or a:0-b:3 with ports" required:"true"`
-	Rate  *Rate     `yaml:"rate" json:"rate,omitzero" doc:"default: that of links, or of their tier"`
-	Delay *Duration `yaml:"delay" json:"delay,omitzero" doc:"default: that of links, or of their tier"`
+	Rate  *Rate     `yaml:"rate" json:"rate,omitzero" doc:"default: the value of links, or of their tier"`
+	Delay *Duration `yaml:"delay" json:"delay,omitzero" doc:"default: the value of links, or of their tier"`
 }
 
 // Links holds the settings that all links share.
@@ -101,92 +101,92 @@ type Links struct {
 	Rate  Rate     `yaml:"rate" json:"rate,omitzero" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" json:"delay,omitzero" doc:"propagation delay of one direction" default:"600ns"`
 	// Tiers are the parameters in which links between some tiers differ; nil: none.
-	Tiers *LinkTiers `yaml:"tiers" json:"tiers,omitzero" doc:"what the links between two tiers differ in: {leaf-spine: {rate: 400Gbps}}"`
+	Tiers *LinkTiers `yaml:"tiers" json:"tiers,omitzero" doc:"settings of the links between two tiers that differ: {leaf-spine: {rate: 400Gbps}}"`
 	IP    int        `yaml:"ip" json:"ip,omitzero" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
-	VLAN  int        `yaml:"vlan" json:"vlan,omitzero" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
+	VLAN  int        `yaml:"vlan" json:"vlan,omitzero" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as code point; 0: untagged" default:"0"`
 }
 
 // Switches holds the settings that all switches share.
 type Switches struct {
 	Buffer        Size        `yaml:"buffer" json:"buffer,omitzero" doc:"shared packet buffer of a switch" default:"32MB"`
-	Latency       Duration    `yaml:"latency" json:"latency,omitzero" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
+	Latency       Duration    `yaml:"latency" json:"latency,omitzero" doc:"time from the last bit of a frame to the forwarding decision, for pause frames, too" default:"400ns"`
 	Forwarding    string      `yaml:"forwarding" json:"forwarding,omitzero" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
-	Queues        string      `yaml:"queues" json:"queues,omitzero" doc:"where packets wait: output, at the port they leave by; or input, at the port they came by, where the first holds up those behind it (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
+	Queues        string      `yaml:"queues" json:"queues,omitzero" doc:"where packets wait: output, at the egress port; or input, at the ingress port, with head-of-line blocking (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
 	Replication   string      `yaml:"replication" json:"replication,omitzero" doc:"with queues: input, when the copies of a packet start: async, each when its port is free; or sync, together" default:"async" enum:"async,sync"`
-	FlowControl   string      `yaml:"flow-control" json:"flowControl,omitzero" doc:"with queues: input, of priorities with PFC: pfc; or credits, an input holds one packet, and the neighbour sends the next when it has left, on the event clock alone" default:"pfc" enum:"pfc,credits"`
+	FlowControl   string      `yaml:"flow-control" json:"flowControl,omitzero" doc:"with queues: input, of priorities with PFC: pfc; or credits: an input holds one packet, and the neighbour sends the next when it has left (simulations only)" default:"pfc" enum:"pfc,credits"`
 	PFC           PFC         `yaml:"pfc" json:"pfc,omitzero" doc:"priority-based flow control: true, false, or its settings"`
 	ECN           ECN         `yaml:"ecn" json:"ecn,omitzero" doc:"marking of packets that wait in long queues: true, false, or its settings"`
 	Watchdog      Watchdog    `yaml:"watchdog" json:"watchdog,omitzero" doc:"PFC watchdog, which recovers a port stuck in pause: true, false, or its settings"`
-	Scheduling    []int       `yaml:"scheduling" json:"scheduling,omitzero" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
-	Classes       []ClassRule `yaml:"classes" json:"classes,omitzero" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
-	Reconverge    Duration    `yaml:"reconverge" json:"reconverge,omitzero" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
-	Groups        int         `yaml:"groups" json:"groups,omitzero" doc:"multicast groups a switch has room for" default:"1024"`
-	GroupMemory   *Size       `yaml:"group-memory" json:"groupMemory,omitzero" doc:"memory for the tables of groups, of which a group takes 11 bytes for each port of the switch and 7, by rules: gleam 14 bytes for each port; with memory regions 12 more for each; default: enough for groups"`
-	GroupNet      string      `yaml:"group-net" json:"groupNet,omitzero" doc:"network that groups get their addresses from; default: 10.254.0.0/16"`
-	FanOut        int         `yaml:"fan-out" json:"fanOut,omitzero" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
-	GroupAge      Duration    `yaml:"group-age" json:"groupAge,omitzero" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or the lab is inspected, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
-	CNPFilter     CNPFilter   `yaml:"cnp-filter" json:"cnpFilter,omitzero" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
-	FeedbackDelay Duration    `yaml:"feedback-delay" json:"feedbackDelay,omitzero" doc:"time that each packet of a group's feedback takes in a processor beside the switch" default:"0"`
-	Accelerator   string      `yaml:"accelerator" json:"accelerator,omitzero" doc:"where groups are served: inline, or look-aside, in an accelerator joined by four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
-	Rules         string      `yaml:"rules" json:"rules,omitzero" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
+	Scheduling    []int       `yaml:"scheduling" json:"scheduling,omitzero" doc:"weights of priorities 0 to 7, 0 to 255; priorities with weight 0 are strict and go before the others, the higher number first; default: all strict"`
+	Classes       []ClassRule `yaml:"classes" json:"classes,omitzero" doc:"priorities of DSCPs and 802.1Q priority code points that differ from the default: the upper three bits of the DSCP, and the code point itself"`
+	Reconverge    Duration    `yaml:"reconverge" json:"reconverge,omitzero" doc:"time until all switches have routes around a link that went down; the switch at the link has them at once" default:"1ms"`
+	Groups        int         `yaml:"groups" json:"groups,omitzero" doc:"most multicast groups of a switch" default:"1024"`
+	GroupMemory   *Size       `yaml:"group-memory" json:"groupMemory,omitzero" doc:"memory for the tables of groups: a group takes 7 bytes and 11 for each port of the switch, with rules: gleam 14 for each port, and 12 more for each memory region; default: enough for groups"`
+	GroupNet      string      `yaml:"group-net" json:"groupNet,omitzero" doc:"network of the group addresses; default: 10.254.0.0/16"`
+	FanOut        int         `yaml:"fan-out" json:"fanOut,omitzero" doc:"most egress ports of a group at a switch; 0: no limit" default:"0"`
+	GroupAge      Duration    `yaml:"group-age" json:"groupAge,omitzero" doc:"idle time after which a switch deletes a group, when the next one is registered or the lab is inspected; a group whose registration makes no progress goes after 1s; 0: never" default:"600s"`
+	CNPFilter     CNPFilter   `yaml:"cnp-filter" json:"cnpFilter,omitzero" doc:"forward CNPs of a group's most congested path only: true, false, or its settings"`
+	FeedbackDelay Duration    `yaml:"feedback-delay" json:"feedbackDelay,omitzero" doc:"time that a processor beside the switch takes for each feedback packet of a group" default:"0"`
+	Accelerator   string      `yaml:"accelerator" json:"accelerator,omitzero" doc:"where groups are served: inline in the switch; or look-aside, in an accelerator on four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
+	Rules         string      `yaml:"rules" json:"rules,omitzero" doc:"multicast rules: fixed; or cepheus or gleam, as their papers state them" default:"fixed" enum:"fixed,cepheus,gleam"`
 }
 
 // PFC is priority flow control. A file may give true or false in place of the settings.
 type PFC struct {
 	Enabled      bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: all classes are lossy" default:"true"`
 	Priorities   []int   `yaml:"priorities" json:"priorities,omitzero" doc:"lossless classes, 0 to 7" default:"3"`
-	XOFF         *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
-	XON          *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may resume; default: three quarters of xoff"`
-	Headroom     *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
-	Alpha        float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
+	XOFF         *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes that one port has received in one class when it pauses its neighbour; default: a share of half the buffer"`
+	XON          *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which the neighbour may resume; default: three quarters of xoff"`
+	Headroom     *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"buffer for frames that still arrive after xoff; default: computed from rate, delay and frame size"`
+	Alpha        float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold alpha times the free shared buffer, 0.0078125 to 64; 0: static" default:"0"`
 	ResumeOffset *Size   `yaml:"resume-offset" json:"resumeOffset,omitzero" doc:"bytes below the threshold, xoff or that of alpha, at which a paused neighbour may resume, or with nothing waiting; default: xon, with alpha three quarters of the threshold, and with alpha and congestion: dcqcn-hpcc 3KiB"`
-	Quanta       int     `yaml:"quanta" json:"quanta,omitzero" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
+	Quanta       int     `yaml:"quanta" json:"quanta,omitzero" doc:"pause time, in units of 512 bit times, 256 to 65535; the pause is repeated after half of it" default:"65535"`
 }
 
 // NICs holds the settings that all network adapters share.
 type NICs struct {
 	MTU          int       `yaml:"mtu" json:"mtu,omitzero" doc:"RoCE path MTU: payload bytes per packet" default:"4096" enum:"256,512,1024,2048,4096"`
 	AckEvery     int       `yaml:"ack-every" json:"ackEvery,omitzero" doc:"ask for an acknowledgement on every n-th packet and on the last of a message" default:"16"`
-	Window       int       `yaml:"window" json:"window,omitzero" doc:"packets of a queue pair that may be unacknowledged; 0: no limit" default:"0"`
+	Window       int       `yaml:"window" json:"window,omitzero" doc:"most unacknowledged packets of a queue pair; 0: no limit" default:"0"`
 	Timeout      Timeout   `yaml:"timeout" json:"timeout,omitzero" doc:"retransmission timeout, rounded up to 4.096us x 2^n; or infinite" default:"4.194304ms"`
 	Retries      int       `yaml:"retries" json:"retries,omitzero" doc:"repeats without progress before a work request fails, 0 to 7" default:"7"`
 	RNRRetries   Retries   `yaml:"rnr-retries" json:"rnrRetries,omitzero" doc:"repeats after a receiver was not ready, 0 to 6; or infinite" default:"6"`
-	RNRTimer     Duration  `yaml:"rnr-timer" json:"rnrTimer,omitzero" doc:"how long a receiver that is not ready asks to wait, rounded up to the verbs' table" default:"640us"`
-	Retransmit   string    `yaml:"retransmit" json:"retransmit,omitzero" doc:"what is sent again after a loss: go-back-n, everything from there on; irn, what is missing, between adapters that both say so" default:"go-back-n" enum:"go-back-n,irn"`
+	RNRTimer     Duration  `yaml:"rnr-timer" json:"rnrTimer,omitzero" doc:"wait that a receiver that is not ready asks for, rounded up to the verbs' table" default:"640us"`
+	Retransmit   string    `yaml:"retransmit" json:"retransmit,omitzero" doc:"packets sent again after a loss: go-back-n, all from the lost one on; irn, the missing ones, if both NICs have it" default:"go-back-n" enum:"go-back-n,irn"`
 	IRN          *IRN      `yaml:"irn" json:"irn,omitzero" doc:"settings of retransmit: irn; default: those of its paper"`
 	Congestion   string    `yaml:"congestion" json:"congestion,omitzero" doc:"congestion control: none, or DCQCN with the parameters of its paper, of ConnectX adapters, or of the HPCC paper; switches must mark (ecn)" default:"none" enum:"none,dcqcn,dcqcn-connectx,dcqcn-hpcc"`
-	ByteCounter  *Size     `yaml:"byte-counter" json:"byteCounter,omitzero" doc:"bytes of a queue pair that make a round of DCQCN's recovery, in place of the parameters' own (dcqcn: 10MB, dcqcn-connectx: 32767B)"`
+	ByteCounter  *Size     `yaml:"byte-counter" json:"byteCounter,omitzero" doc:"bytes of a queue pair that make a round of DCQCN's recovery; default: by congestion (dcqcn: 10MB, dcqcn-connectx: 32767B)"`
 	TrafficClass Class     `yaml:"traffic-class" json:"trafficClass,omitzero" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
-	Scheduling   []int     `yaml:"scheduling" json:"scheduling,omitzero" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
+	Scheduling   []int     `yaml:"scheduling" json:"scheduling,omitzero" doc:"weights of priorities 0 to 7, 0 to 255; priorities with weight 0 are strict and go before the others, the higher number first; default: all strict"`
 	ICRC         string    `yaml:"icrc" json:"icrc,omitzero" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
-	HostCost     *HostCost `yaml:"host-cost" json:"hostCost,omitzero" doc:"time that host software takes; default: none"`
+	HostCost     *HostCost `yaml:"host-cost" json:"hostCost,omitzero" doc:"latency of host software; default: 0"`
 }
 
 // IRN is the settings of selective repeat.
 type IRN struct {
-	Cap     *Size    `yaml:"cap" json:"cap,omitzero" doc:"payload a queue pair may have under way; default: rate x round trip of the longest path"`
-	RTOLow  Duration `yaml:"rto-low" json:"rtoLow,omitzero" doc:"retransmission timeout while at most three packets are under way" default:"100us"`
-	RTOHigh Duration `yaml:"rto-high" json:"rtoHigh,omitzero" doc:"and while there are more" default:"320us"`
+	Cap     *Size    `yaml:"cap" json:"cap,omitzero" doc:"most payload of a queue pair in flight; default: rate x round trip of the longest path"`
+	RTOLow  Duration `yaml:"rto-low" json:"rtoLow,omitzero" doc:"retransmission timeout while at most three packets are in flight" default:"100us"`
+	RTOHigh Duration `yaml:"rto-high" json:"rtoHigh,omitzero" doc:"retransmission timeout while more packets are in flight" default:"320us"`
 }
 
-// HostCost is the time that host software takes.
+// HostCost is the latency of host software.
 type HostCost struct {
 	Post       Duration `yaml:"post" json:"post,omitzero" doc:"posting a work request" default:"0"`
 	Poll       Duration `yaml:"poll" json:"poll,omitzero" doc:"taking a completion" default:"0"`
 	Stack      Duration `yaml:"stack" json:"stack,omitzero" doc:"per message, at sender and at receiver" default:"0"`
 	Connection Duration `yaml:"connection" json:"connection,omitzero" doc:"per message sent over a connection, not to a group: what MPI's point-to-point layer adds" default:"0"`
-	Jitter     Duration `yaml:"jitter" json:"jitter,omitzero" doc:"each takes up to this much longer" default:"0"`
+	Jitter     Duration `yaml:"jitter" json:"jitter,omitzero" doc:"random extra time of each, up to this" default:"0"`
 }
 
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
-	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest at which this server keeps accurate time" default:"auto"`
+	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"wall time per lab time, from 1 up; auto: the smallest at which this server keeps accurate time" default:"auto"`
 	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any server; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
-	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
-	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`
-	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"servers of the testbed (mcastlab servers) that the lab is spread over, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2, or by labels of the Swarm: node.labels.rack==a (docs/hosts.md); default: this server alone"`
-	Links      string   `yaml:"links" json:"links,omitzero" doc:"links between servers of the testbed: vxlan, which the kernel makes; userspace, frames of all links between two servers over one connection; auto: vxlan where the way between two servers lets its datagrams pass, else userspace; default: auto" enum:"auto,vxlan,userspace"`
-	IO         string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
+	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"latency of the out-of-band channel between a host and the state that ranks share (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
+	Management bool     `yaml:"management" json:"management,omitzero" doc:"management network between the hosts of a running lab, for the TCP connections of programs" default:"false"`
+	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"servers of the testbed (mcastlab servers) for the lab, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2, or by labels of the Swarm: node.labels.rack==a (docs/hosts.md); default: this server alone"`
+	Links      string   `yaml:"links" json:"links,omitzero" doc:"links between servers of the testbed: vxlan, by the kernel; userspace, frames of all links between two servers over one connection; auto: vxlan where its datagrams pass between two servers, else userspace; default: auto" enum:"auto,vxlan,userspace"`
+	IO         string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross as one kernel buffer, several times faster, and tcpdump shows the buffers" default:"frames" enum:"frames,trains"`
 }
 
 // Values of runtime.clock. A lab that has been read has one of the last two.

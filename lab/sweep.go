@@ -16,17 +16,17 @@ import (
 
 // Sweep has a lab run at all combinations of values of some of its keys.
 type Sweep struct {
-	Over    []Axis `yaml:"over" json:"over,omitzero" doc:"keys of the lab and the values that each takes; the points of the sweep are all combinations, and the last key changes first"`
+	Over    []Axis `yaml:"over" json:"over,omitzero" doc:"keys of the lab and their values; the points of the sweep are all combinations, and the last key changes fastest"`
 	Repeats int    `yaml:"repeats" json:"repeats,omitzero" doc:"runs of each point: the first has the lab's seed, the others seeds derived from it; from 2 on there are confidence intervals" default:"1"`
-	Measure string `yaml:"measure" json:"measure,omitzero" doc:"what is compared: the end of a quantity of expect, such as jct.p50" default:"jct.avg"`
-	Limit   int    `yaml:"limit" json:"limit,omitzero" doc:"a sweep of more runs, points times repeats, is refused" default:"1000"`
+	Measure string `yaml:"measure" json:"measure,omitzero" doc:"quantity to compare: the last parts of a name in expect, such as jct.p50" default:"jct.avg"`
+	Limit   int    `yaml:"limit" json:"limit,omitzero" doc:"refuse a sweep with more runs (points times repeats)" default:"1000"`
 }
 
 // Axis is a key that a sweep varies.
 type Axis struct {
 	Key    string  `yaml:"key" json:"key,omitzero" doc:"path of the key in the lab file, items of lists counted from 0, as messages write it: faults[0].loss.rate" required:"true"`
-	Name   string  `yaml:"name" json:"name,omitzero" doc:"what tables and plots call it; default: the path"`
-	Values []Value `yaml:"values" json:"values,omitzero" doc:"what the key may have in a lab file, each once; a list or a mapping in brackets" required:"true"`
+	Name   string  `yaml:"name" json:"name,omitzero" doc:"name in tables and plots; default: the path"`
+	Values []Value `yaml:"values" json:"values,omitzero" doc:"values of the key as in a lab file, each once; write a list or a mapping in brackets" required:"true"`
 }
 
 // Title returns the name of the key in tables and plots.

@@ -15,19 +15,19 @@ import (
 type ECN struct {
 	Enabled    bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: nothing is marked" default:"false"`
 	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"classes whose packets are marked, 0 to 7" default:"3"`
-	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"bytes waiting behind a packet from which on it may be marked, at a port with the rate of links; at a port of another rate in proportion (100kB at 100Gbps are 10kB at 10Gbps); default: 4kB per Gbps of the port"`
-	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"bytes above which every packet is, in proportion to the port's rate as kmin; default: 16kB per Gbps"`
-	OnArrival  bool    `yaml:"on-arrival" json:"onArrival,omitzero" doc:"mark a packet by the bytes that it finds in its queue as it arrives, not by those that wait behind it as it leaves" default:"false"`
-	Pmax       float64 `yaml:"pmax" json:"pmax,omitzero" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
+	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"queue depth in bytes at which marking begins, for a port at the rate of links; scaled with the rate of other ports (100kB at 100Gbps are 10kB at 10Gbps); default: 4kB per Gbps of the port"`
+	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"queue depth in bytes above which every packet is marked, scaled with the port's rate as kmin; default: 16kB per Gbps"`
+	OnArrival  bool    `yaml:"on-arrival" json:"onArrival,omitzero" doc:"mark a packet by the queue depth when it arrives, not by the bytes behind it when it leaves" default:"false"`
+	Pmax       float64 `yaml:"pmax" json:"pmax,omitzero" doc:"marking probability at kmax, 0 to 1; it grows linearly from 0 at kmin" default:"0.2"`
 }
 
 // Watchdog frees a switch of pauses without end. A file may give true or false in place of
 // the settings.
 type Watchdog struct {
-	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: a pause lasts as long as it is repeated" default:"false"`
+	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: a pause lasts as long as the neighbour repeats it" default:"false"`
 	Detect  Duration `yaml:"detect" json:"detect,omitzero" doc:"how long a class of a port must be paused with frames waiting" default:"200ms"`
-	Restore Duration `yaml:"restore" json:"restore,omitzero" doc:"how long the neighbour must have let it go for it to be as before" default:"200ms"`
-	Action  string   `yaml:"action" json:"action,omitzero" doc:"what becomes of its frames meanwhile: drop, or forward in spite of pauses" default:"drop" enum:"drop,forward"`
+	Restore Duration `yaml:"restore" json:"restore,omitzero" doc:"how long the neighbour must not have paused the class before the port is normal again" default:"200ms"`
+	Action  string   `yaml:"action" json:"action,omitzero" doc:"until then, drop the frames of the class, or forward them in spite of pauses" default:"drop" enum:"drop,forward"`
 }
 
 // ClassRule maps a DSCP or a priority code point to one of the eight priorities.
@@ -40,8 +40,8 @@ type ClassRule struct {
 // CNPFilter is the choice of a path whose congestion notifications reach the source. A
 // file may give true or false in place of the settings.
 type CNPFilter struct {
-	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: the source gets the notifications of all receivers" default:"true"`
-	Window  Duration `yaml:"window" json:"window,omitzero" doc:"time in which the counts of notifications halve" default:"10ms"`
+	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: the source receives the CNPs of all receivers" default:"true"`
+	Window  Duration `yaml:"window" json:"window,omitzero" doc:"time in which the CNP counts halve" default:"10ms"`
 }
 
 // Short reads true and false.

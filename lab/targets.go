@@ -18,7 +18,7 @@ type Names []string
 
 // Label names a set of nodes.
 type Label struct {
-	Name  string `yaml:"name" json:"name,omitzero" doc:"the label; label:NAME means the nodes, and the links at them" required:"true"`
+	Name  string `yaml:"name" json:"name,omitzero" doc:"the label; label:NAME means the nodes and their links" required:"true"`
 	Nodes Names  `yaml:"nodes" json:"nodes,omitzero" doc:"nodes: names, patterns h*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:leaf" required:"true"`
 }
 

@@ -16,7 +16,7 @@ import (
 // the fields is that of the tiers, from the hosts up.
 type LinkTiers struct {
 	HostLeaf  *TierLink `yaml:"host-leaf" json:"hostLeaf,omitzero" doc:"links between hosts and leaf switches"`
-	LeafSpine *TierLink `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"links between leaf and spine switches, of a leaf-spine"`
+	LeafSpine *TierLink `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"links between leaf and spine switches of a leaf-spine"`
 	LeafAgg   *TierLink `yaml:"leaf-agg" json:"leafAgg,omitzero" doc:"links between leaf switches and the tier above, of other topologies"`
 	AggCore   *TierLink `yaml:"agg-core" json:"aggCore,omitzero" doc:"links between aggregation and core switches; of an m-port-n-tree between the second level and the third"`
 	CoreCore  *TierLink `yaml:"core-core" json:"coreCore,omitzero" doc:"links above the third level of an m-port-n-tree or of a topology by hand"`

@@ -42,7 +42,7 @@ func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
 	}
 }
 
-// showClock gives the programs at a host the rates of the lab's clock.
+// showClock gives the programs on a host the rates of the lab's clock.
 func (n *node) showClock() error {
 	if n.programs == nil {
 		return nil

@@ -47,8 +47,8 @@ func (s *Switch) handleCNP(now vtime.Time, in int, f *wire.Frame, g *group) {
 	s.out(now, g.path[g.ackOut].port, f, &a)
 }
 
-// mostCongested counts a CNP from path i and reports whether no path has more. Of paths with equal
-// counts the one whose CNPs were passed on last keeps its turn. Counts halve with every window, so a
+// mostCongested counts a CNP from path i and reports whether no path has more. Among paths with equal
+// counts, the path whose CNPs were forwarded last stays selected. Counts halve with every window, so a
 // path that sends no more CNPs loses its turn after as many windows as its count has bits.
 func (g *group) mostCongested(i int, window int64) bool {
 	if age := window - g.cnp.window; age > 0 {

@@ -25,10 +25,10 @@ const Name = "command"
 type Settings struct {
 	Label    string           `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the program's"`
 	Run      []string         `yaml:"run" json:"run,omitzero" doc:"a program of this server and its arguments; no shell reads them" required:"true"`
-	Launcher string           `yaml:"launcher" json:"launcher,omitzero" doc:"who starts the ranks: none, each is started by itself; or mpirun, Open MPI starts them" default:"none" enum:"none,mpirun"`
+	Launcher string           `yaml:"launcher" json:"launcher,omitzero" doc:"launcher of the ranks: none, each rank is a process of its own; or mpirun of Open MPI" default:"none" enum:"none,mpirun"`
 	Ranks    setting.Hosts    `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	PerHost  int              `yaml:"per-host" json:"perHost,omitzero" doc:"ranks at each host; with 2 at h0 and h1, ranks 0 and 2 are at h0" default:"1"`
-	Timeout  setting.Duration `yaml:"timeout" json:"timeout,omitzero" doc:"how long it may take, on the wall clock; then it is ended, and has failed" default:"60s"`
+	PerHost  int              `yaml:"per-host" json:"perHost,omitzero" doc:"ranks on each host; with 2 on h0 and h1, ranks 0 and 2 are on h0" default:"1"`
+	Timeout  setting.Duration `yaml:"timeout" json:"timeout,omitzero" doc:"longest run of the program, on the wall clock; then it is killed, and the row fails" default:"60s"`
 }
 
 // Bounds of the settings. A host with more ranks is a mistake; a run that takes more than a day is one, too.
@@ -51,7 +51,7 @@ func (w *Settings) Check(c *setting.Checker, p string) {
 	}
 	c.Label(p, w.Label)
 	if w.PerHost < 1 || w.PerHost > perHostMax {
-		c.Failf(p+".per-host", "%d ranks at a host are not 1 to %d", w.PerHost, perHostMax)
+		c.Failf(p+".per-host", "%d ranks on a host are not 1 to %d", w.PerHost, perHostMax)
 	}
 	if d := vtime.Duration(w.Timeout); d < vtime.Second || d > timeoutMax {
 		c.Failf(p+".timeout", "a timeout of %v is not 1s to 86400s", w.Timeout)

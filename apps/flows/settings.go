@@ -19,8 +19,8 @@ type Settings struct {
 	Label       string           `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"flows"`
 	Flows       []FlowSettings   `yaml:"flows" json:"flows,omitzero" doc:"flows, whose times count from the workload's start" required:"true"`
 	Message     setting.Size     `yaml:"message" json:"message,omitzero" doc:"bytes of a message; a flow sends one after the other" default:"64KiB"`
-	Outstanding int              `yaml:"outstanding" json:"outstanding,omitzero" doc:"messages of a flow that are under way at most" default:"16"`
-	Interval    setting.Duration `yaml:"interval" json:"interval,omitzero" doc:"how long the intervals are for which throughput is reported" default:"1ms"`
+	Outstanding int              `yaml:"outstanding" json:"outstanding,omitzero" doc:"most messages of a flow in flight" default:"16"`
+	Interval    setting.Duration `yaml:"interval" json:"interval,omitzero" doc:"length of the intervals for which throughput is reported" default:"1ms"`
 	Memory      string           `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes if all receivers together get at most 512MiB, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
@@ -28,9 +28,9 @@ type Settings struct {
 type FlowSettings struct {
 	Name  string           `yaml:"name" json:"name,omitzero" doc:"name in reports, as a scheme has one" required:"true"`
 	From  string           `yaml:"from" json:"from,omitzero" doc:"host that sends" required:"true"`
-	To    setting.Hosts    `yaml:"to" json:"to,omitzero" doc:"host that receives, or several, which get a multicast: names, patterns and ranges" required:"true"`
+	To    setting.Hosts    `yaml:"to" json:"to,omitzero" doc:"receiver, or several receivers of a multicast: names, patterns and ranges" required:"true"`
 	Begin setting.Duration `yaml:"begin" json:"begin,omitzero" doc:"when it begins" default:"0"`
-	End   setting.Duration `yaml:"end" json:"end,omitzero" doc:"when it begins no further message" required:"true"`
+	End   setting.Duration `yaml:"end" json:"end,omitzero" doc:"time after which it begins no message" required:"true"`
 }
 
 // Bounds of a mix.

@@ -21,9 +21,9 @@ type Settings struct {
 	Schemes    []PairSettings     `yaml:"schemes" json:"schemes,omitzero" doc:"pairs of algorithms" required:"true"`
 	Ranks      setting.Hosts      `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"bytes per rank that are gathered, and of sums, whole 32-bit numbers, at most 2GiB over all ranks" required:"true"`
-	Numbers    string             `yaml:"numbers" json:"numbers,omitzero" doc:"what is added up: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
+	Numbers    string             `yaml:"numbers" json:"numbers,omitzero" doc:"type of the summands: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
 	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"iterations before those that are measured" default:"0"`
+	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"warm-up iterations, not measured" default:"0"`
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
@@ -32,7 +32,7 @@ type PairSettings struct {
 	Label         string         `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the names of the two, as in ring-ring"`
 	Allgather     setting.Scheme `yaml:"allgather" json:"allgather,omitzero" doc:"algorithm of the Allgather: ring, linear, recursive-doubling, multicast" required:"true"`
 	ReduceScatter setting.Scheme `yaml:"reduce-scatter" json:"reduceScatter,omitzero" doc:"algorithm of the Reduce-scatter: ring, in-network" required:"true"`
-	ReduceClass   setting.Class  `yaml:"reduce-class" json:"reduceClass,omitzero" doc:"DSCP of the Reduce-scatter's packets, which gives it a share of the links of its own with switches.scheduling; 0: the lab's traffic-class" default:"0"`
+	ReduceClass   setting.Class  `yaml:"reduce-class" json:"reduceClass,omitzero" doc:"DSCP of the Reduce-scatter's packets, for a weight of its own in switches.scheduling; 0: the lab's traffic-class" default:"0"`
 }
 
 // Check implements apps.Kind.

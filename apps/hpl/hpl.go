@@ -151,7 +151,7 @@ func (p *Params) Check(ranks int) error {
 	return nil
 }
 
-// TV returns HPL's code of the test's variant. The code of a broadcast that HPL does not have is X.
+// TV returns the code T/V that HPL prints for the variant of the test. The code of a broadcast that HPL does not have is X.
 func (t *Test) TV() string {
 	pmap := "R"
 	if t.ColumnMajor {

@@ -17,24 +17,24 @@ import (
 type Settings struct {
 	Label         string        `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"hpl"`
 	Ranks         setting.Hosts `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
-	Dat           string        `yaml:"dat" json:"dat,omitzero" doc:"file in the form of HPL.dat, in the lab file's folder or below it (no link may leave it), that n to swap-threshold are read from"`
+	Dat           string        `yaml:"dat" json:"dat,omitzero" doc:"HPL.dat to read n to swap-threshold from, in the lab file's folder or below it (no link may leave it)"`
 	N             []int         `yaml:"n" json:"n,omitzero" doc:"orders of the matrix"`
 	NB            []int         `yaml:"nb" json:"nb,omitzero" doc:"columns of a panel, 1 to 1024 and at most n; default: 64"`
-	Grids         []string      `yaml:"grids" json:"grids,omitzero" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
+	Grids         []string      `yaml:"grids" json:"grids,omitzero" doc:"process grids, rows by columns: 2x2; spare ranks are allowed"`
 	Order         string        `yaml:"order" json:"order,omitzero" doc:"row: ranks fill the grid row by row; or column" default:"row" enum:"row,column"`
 	Bcast         []string      `yaml:"bcast" json:"bcast,omitzero" doc:"panel broadcasts: HPL's 1ring, 1ringM, 2ring, 2ringM, long, longM, or any broadcast scheme"`
-	Fallback      string        `yaml:"fallback" json:"fallback,omitzero" doc:"what broadcasts and swaps by cepheus and gleam do when multicast does not work: off, full or partial (docs/fallback.md); default: off" enum:"off,full,partial,"`
+	Fallback      string        `yaml:"fallback" json:"fallback,omitzero" doc:"fallback of broadcasts and swaps by cepheus and gleam when multicast fails: off, full or partial (docs/fallback.md); default: off" enum:"off,full,partial,"`
 	Slices        setting.Count `yaml:"slices" json:"slices,omitzero" doc:"pieces of panel broadcast chain: a number, or ranks" default:"ranks"`
-	Depth         []int         `yaml:"depth" json:"depth,omitzero" doc:"look-ahead: panels that are factorised before the update that they come after is done, 0 or 1" default:"0"`
+	Depth         []int         `yaml:"depth" json:"depth,omitzero" doc:"look-ahead depth: panels factorised before the update before them is done, 0 or 1" default:"0"`
 	PFact         []string      `yaml:"pfact" json:"pfact,omitzero" doc:"panel factorisations: left, crout, right; default: right"`
 	RFact         []string      `yaml:"rfact" json:"rfact,omitzero" doc:"recursive panel factorisations: left, crout, right; default: crout"`
 	NBMin         []int         `yaml:"nbmin" json:"nbmin,omitzero" doc:"columns at which the recursion ends" default:"4"`
-	NDiv          []int         `yaml:"ndiv" json:"ndiv,omitzero" doc:"parts that the recursion divides a panel into" default:"2"`
+	NDiv          []int         `yaml:"ndiv" json:"ndiv,omitzero" doc:"parts of a panel in the recursion" default:"2"`
 	Swap          string        `yaml:"swap" json:"swap,omitzero" doc:"row swap: exchange (binary exchange), long (spread, equalise, roll), mix of the two, or multicast" default:"long" enum:"exchange,long,mix,multicast"`
 	SwapThreshold int           `yaml:"swap-threshold" json:"swapThreshold,omitzero" doc:"columns up to which swap mix uses exchange" default:"64"`
-	Threshold     float64       `yaml:"threshold" json:"threshold,omitzero" doc:"a residual below it passes; negative: none is computed" default:"16"`
-	GFlops        float64       `yaml:"gflops" json:"gflops,omitzero" doc:"what a host computes in a second of lab time, in 10^9 operations; 0: computing takes no time" default:"50"`
-	CostOnly      bool          `yaml:"cost-only" json:"costOnly,omitzero" doc:"send the same messages and compute nothing" default:"false"`
+	Threshold     float64       `yaml:"threshold" json:"threshold,omitzero" doc:"threshold of the residual; negative: none is computed" default:"16"`
+	GFlops        float64       `yaml:"gflops" json:"gflops,omitzero" doc:"speed of a host, in 10^9 operations per second of lab time; 0: computing takes no time" default:"50"`
+	CostOnly      bool          `yaml:"cost-only" json:"costOnly,omitzero" doc:"send the same messages without computing" default:"false"`
 	Epochs        int           `yaml:"epochs" json:"epochs,omitzero" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
 	Pivots        string        `yaml:"pivots" json:"pivots,omitzero" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
 	PanelRoots    string        `yaml:"panel-roots" json:"panelRoots,omitzero" doc:"cost-only: who broadcasts a panel: owner, the process that has it; or all, each process of a row an equal share, in turn" default:"owner" enum:"owner,all"`

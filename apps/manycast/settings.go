@@ -15,11 +15,11 @@ import (
 // again, and each source sends one message to all members of its group but itself.
 type Settings struct {
 	Label      string             `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"many-to-many"`
-	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; opensm-drawn, likewise, of equally good roots one that is drawn; unicast" required:"true"`
+	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; opensm-drawn, the same with a random root among equally good ones; unicast" required:"true"`
 	Sources    setting.Share      `yaml:"sources" json:"sources,omitzero" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
-	Group      setting.Share      `yaml:"group" json:"group,omitzero" doc:"hosts of a group, likewise" default:"all"`
+	Group      setting.Share      `yaml:"group" json:"group,omitzero" doc:"hosts of a group: a number, a share or all" default:"all"`
 	Groups     string             `yaml:"groups" json:"groups,omitzero" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`
-	Replace    *setting.Share     `yaml:"replace" json:"replace,omitzero" doc:"members of a group that leave after each iteration, likewise, while as many others join; sources stay; default: sources and members are drawn again"`
+	Replace    *setting.Share     `yaml:"replace" json:"replace,omitzero" doc:"members that leave a group after each iteration, as a number or a share, while as many others join; sources stay; default: sources and members are drawn again"`
 	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"draws of sources and members; auto: 30" default:"auto"`
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`

@@ -14,7 +14,7 @@ import (
 // Settings are a program of the user's own in a lab file.
 type Settings struct {
 	Label string        `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the program's"`
-	Name  string        `yaml:"name" json:"name,omitzero" doc:"name that the binary gives it" required:"true"`
+	Name  string        `yaml:"name" json:"name,omitzero" doc:"name of the program in the binary" required:"true"`
 	Args  []string      `yaml:"args" json:"args,omitzero" doc:"its arguments"`
 	Ranks setting.Hosts `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 }

@@ -15,9 +15,9 @@ type Settings struct {
 	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"algorithms: ring, in-network" required:"true"`
 	Ranks      setting.Hosts      `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"bytes of sums per rank, whole 32-bit numbers, at most 2GiB over all ranks" required:"true"`
-	Numbers    string             `yaml:"numbers" json:"numbers,omitzero" doc:"what is added up: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
+	Numbers    string             `yaml:"numbers" json:"numbers,omitzero" doc:"type of the summands: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
 	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"iterations before those that are measured" default:"0"`
+	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"warm-up iterations, not measured" default:"0"`
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 

@@ -30,13 +30,13 @@ type Workload struct {
 	Allgather     *allgather.Settings     `yaml:"allgather" json:"allgather,omitzero" doc:"MPI-Allgather benchmark"`
 	ReduceScatter *reducescatter.Settings `yaml:"reduce-scatter" json:"reduceScatter,omitzero" doc:"MPI-Reduce-scatter benchmark"`
 	Alltoall      *alltoall.Settings      `yaml:"alltoall" json:"alltoall,omitzero" doc:"MPI-Alltoall benchmark"`
-	FSDP          *fsdp.Settings          `yaml:"fsdp" json:"fsdp,omitzero" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
+	FSDP          *fsdp.Settings          `yaml:"fsdp" json:"fsdp,omitzero" doc:"Allgather and Reduce-scatter at the same time, on the same ranks"`
 	HPL           *hpl.Settings           `yaml:"hpl" json:"hpl,omitzero" doc:"High-Performance Linpack benchmark"`
 	Storage       *storage.Settings       `yaml:"storage" json:"storage,omitzero" doc:"replicated write service (docs/storage.md)"`
-	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
-	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in virtual time only"`
+	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a Go program of your own in the binary that runs the lab (docs/programs.md)"`
+	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or of each to its own, on an m-port n-tree; in virtual time only"`
 	Flows         *flows.Settings         `yaml:"flows" json:"flows,omitzero" doc:"flows that begin and end while others continue"`
-	Command       *command.Settings       `yaml:"command" json:"command,omitzero" doc:"a program of this server at each rank, in labs that are up (docs/libibverbs.md)"`
+	Command       *command.Settings       `yaml:"command" json:"command,omitzero" doc:"a program of this server at each rank, in running labs (docs/libibverbs.md)"`
 }
 
 // Entry is a kind of workload and its key.

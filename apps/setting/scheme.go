@@ -57,26 +57,26 @@ func ParameterNames(name string) []string {
 type Scheme struct {
 	Name     string `yaml:"name" json:"name,omitzero" doc:"algorithm, or as program:NAME a broadcast program of your own (docs/programs.md)" required:"true"`
 	Label    string `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the algorithm's"`
-	Slices   *Count `yaml:"slices" json:"slices,omitzero" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
-	Radix    *int   `yaml:"radix" json:"radix,omitzero" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Slices   *Count `yaml:"slices" json:"slices,omitzero" doc:"slices of a message: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix    *int   `yaml:"radix" json:"radix,omitzero" doc:"branches of a tree, from 2 on; default: 4"`
 	Block    *Size  `yaml:"block" json:"block,omitzero" doc:"bytes of a block; default: 1MiB"`
 	Parallel *Count `yaml:"parallel" json:"parallel,omitzero" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 
 	Transport string `yaml:"transport" json:"transport,omitzero" doc:"of unicast: rc, whole messages to all at once; rc-chunks or ud, one receiver after the other in chunks of the MTU, which one thread of a host cuts; ud repairs losses itself; default: rc" enum:"rc,rc-chunks,ud,"`
 
-	Fallback string `yaml:"fallback" json:"fallback,omitzero" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
+	Fallback string `yaml:"fallback" json:"fallback,omitzero" doc:"of cepheus and gleam as a broadcast, when multicast fails: off, the run ends; full, all ranks change to unicast; partial, only those that delay the others (docs/fallback.md); default: off" enum:"off,full,partial,"`
 
-	Subgroups *int      `yaml:"subgroups" json:"subgroups,omitzero" doc:"multicast groups that a block is divided among, 1 to 256; default: 1"`
+	Subgroups *int      `yaml:"subgroups" json:"subgroups,omitzero" doc:"multicast groups for the parts of a block, 1 to 256; default: 1"`
 	Workers   *int      `yaml:"workers" json:"workers,omitzero" doc:"workers that receive, each from subgroups of its own; default: 1"`
-	Staging   *int      `yaml:"staging" json:"staging,omitzero" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
+	Staging   *int      `yaml:"staging" json:"staging,omitzero" doc:"most posted receives of a subgroup, 1 to 8192; default: 1024"`
 	Chunk     *Size     `yaml:"chunk" json:"chunk,omitzero" doc:"bytes of a multicast WRITE; default: 4KiB"`
-	Pace      *int      `yaml:"pace" json:"pace,omitzero" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
-	Alpha     *Duration `yaml:"alpha" json:"alpha,omitzero" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation; of unicast over ud, how long it waits for an acknowledgement; default: 1ms, and the time of a window of chunks"`
+	Pace      *int      `yaml:"pace" json:"pace,omitzero" doc:"share of a link in percent, 1 to 100, for all ranks that multicast at a time; default: no limit"`
+	Alpha     *Duration `yaml:"alpha" json:"alpha,omitzero" doc:"margin of the cutoff timer beside the time of the bytes; default: 1ms, or four barriers, and two for each activation; of unicast over ud, timeout of an acknowledgement; default: 1ms, and the time of a window of chunks"`
 	Cutoff    string    `yaml:"cutoff" json:"cutoff,omitzero" doc:"when the cutoff timer starts: after-barrier, or before-barrier as its paper has it, where alpha has to cover the barrier; default: after-barrier" enum:"after-barrier,before-barrier,"`
-	Engine    string    `yaml:"engine" json:"engine,omitzero" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
-	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"what a worker, or the thread of unicast over rc-chunks or ud, spends on a chunk; default: what the engine says"`
-	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"how long a chunk is on its way from staging to its place, while others continue; default: 0"`
-	FlagTime  *Duration `yaml:"flag-time" json:"flagTime,omitzero" doc:"how long the flag of the last worker that is done takes to the host; default: 0"`
+	Engine    string    `yaml:"engine" json:"engine,omitzero" doc:"model of the receiver: dpa, threads of a SmartNIC; default: receiving takes no time" enum:"dpa,"`
+	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"time of a worker, or of the thread of unicast over rc-chunks or ud, for a chunk; default: by engine"`
+	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"time to copy a chunk from staging to its place, beside other copies; default: 0"`
+	FlagTime  *Duration `yaml:"flag-time" json:"flagTime,omitzero" doc:"latency of the completion flag of the last worker to the host; default: 0"`
 }
 
 // Short reads a scheme by its name.

@@ -17,28 +17,28 @@ import (
 type Settings struct {
 	Label      string           `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"storage"`
 	Ranks      setting.Hosts    `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
-	Client     string           `yaml:"client" json:"client,omitzero" doc:"host that writes, the others being replicas; default: the first rank"`
+	Client     string           `yaml:"client" json:"client,omitzero" doc:"host that writes; the others are replicas; default: the first rank"`
 	Schemes    []string         `yaml:"schemes" json:"schemes,omitzero" doc:"how a block gets to the replicas: 1-unicast, to the first alone; unicasts, a WRITE to each; multicast-per-request, multicast-registered, multicast-shared: one WRITE to all (docs/writes.md)" required:"true"`
 	BS         []setting.Size   `yaml:"bs" json:"bs,omitzero" doc:"sizes of a block" required:"true"`
-	IODepth    int              `yaml:"iodepth" json:"iodepth,omitzero" doc:"IOs that a job has under way" default:"1"`
+	IODepth    int              `yaml:"iodepth" json:"iodepth,omitzero" doc:"IOs of a job in flight" default:"1"`
 	NumJobs    int              `yaml:"numjobs" json:"numjobs,omitzero" doc:"threads of the client, each with connections, log and volume of its own" default:"1"`
-	RW         string           `yaml:"rw" json:"rw,omitzero" doc:"write: blocks in order, over and over; randwrite: at random" default:"write" enum:"write,randwrite"`
+	RW         string           `yaml:"rw" json:"rw,omitzero" doc:"write: sequential blocks, repeated; randwrite: random blocks" default:"write" enum:"write,randwrite"`
 	Size       setting.Size     `yaml:"size" json:"size,omitzero" doc:"volume of a job" default:"4MiB"`
 	IOs        int              `yaml:"number-ios" json:"numberIos,omitzero" doc:"IOs of each job; 0: each block of the volume once" default:"0"`
-	Durability string           `yaml:"durability" json:"durability,omitzero" doc:"when an IO has ended: memory, all replicas have acknowledged it; fsync, all have said that it is in their store" default:"memory" enum:"memory,fsync"`
+	Durability string           `yaml:"durability" json:"durability,omitzero" doc:"completion of an IO: memory, when all replicas have acknowledged it; fsync, when all have it in their store" default:"memory" enum:"memory,fsync"`
 	OnFailure  string           `yaml:"on-failure" json:"onFailure,omitzero" doc:"when a replica fails: stop, with an error; degrade, continue with the others" default:"stop" enum:"stop,degrade"`
-	Commit     setting.Duration `yaml:"commit" json:"commit,omitzero" doc:"what a group commit of a store takes on the event clock; running labs take the time they take" default:"20us"`
-	Submit     setting.Duration `yaml:"submit" json:"submit,omitzero" doc:"what an IO takes on the client before its first copy is posted" default:"0"`
-	Copy       setting.Duration `yaml:"copy" json:"copy,omitzero" doc:"more of that for each copy beyond the first" default:"0"`
-	Complete   setting.Duration `yaml:"complete" json:"complete,omitzero" doc:"and after its last acknowledgement or notice" default:"0"`
-	Disk       *setting.Size    `yaml:"disk" json:"disk,omitzero" doc:"what the store of a replica may take up; default: no limit"`
-	Crash      *StorageCrash    `yaml:"crash" json:"crash,omitzero" doc:"a replica that fails, and comes back when the IOs have ended"`
+	Commit     setting.Duration `yaml:"commit" json:"commit,omitzero" doc:"time of a group commit of a store in simulations; in running labs it is the real one" default:"20us"`
+	Submit     setting.Duration `yaml:"submit" json:"submit,omitzero" doc:"time of an IO on the client before its first copy is posted" default:"0"`
+	Copy       setting.Duration `yaml:"copy" json:"copy,omitzero" doc:"extra time for each copy beyond the first" default:"0"`
+	Complete   setting.Duration `yaml:"complete" json:"complete,omitzero" doc:"time of an IO on the client after its last acknowledgement or notice" default:"0"`
+	Disk       *setting.Size    `yaml:"disk" json:"disk,omitzero" doc:"size limit of the store of a replica; default: none"`
+	Crash      *StorageCrash    `yaml:"crash" json:"crash,omitzero" doc:"a replica that fails, and returns when the IOs have ended"`
 }
 
 // StorageCrash is a replica that fails.
 type StorageCrash struct {
 	Host  string           `yaml:"host" json:"host,omitzero" doc:"replica" required:"true"`
-	After setting.Duration `yaml:"after" json:"after,omitzero" doc:"when, from the beginning of the IOs" default:"0"`
+	After setting.Duration `yaml:"after" json:"after,omitzero" doc:"time of the failure, from the beginning of the IOs" default:"0"`
 }
 
 // params returns the parameters of the program without their seed, and the hosts of its

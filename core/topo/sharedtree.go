@@ -36,7 +36,7 @@ func (t *SharedTree) Has(host int) bool { return t.members[host] }
 // Join makes a host a member.
 func (t *SharedTree) Join(host int) error {
 	if host < 0 || host >= t.g.Hosts {
-		return fmt.Errorf("join: there is no host %d of %d", host, t.g.Hosts)
+		return fmt.Errorf("join: host %d is out of range: the topology has %d hosts", host, t.g.Hosts)
 	}
 	if t.members[host] {
 		return fmt.Errorf("join: %s is a member", t.g.Nodes[host].Name)

@@ -64,7 +64,7 @@ func TestSharedTreeRefuses(t *testing.T) {
 	}
 	before := tree.Branches()
 	for want, err := range map[string]error{ // independent of each other
-		"h3 is a member": tree.Join(3), "no host 8 of 8": tree.Join(8), "no host -1": tree.Join(-1), "host 2 is no member": tree.Leave(2),
+		"h3 is a member": tree.Join(3), "host 8 is out of range": tree.Join(8), "host -1 is out of range": tree.Join(-1), "host 2 is no member": tree.Leave(2),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -140,13 +140,13 @@ func (s slot) hops() *atomic.Uint64 { return s.u64(32) }
 // now is the instant of the event that the node has handled last.
 func (s slot) now() *atomic.Int64 { return s.i64(40) }
 
-// outside is the number of threads of programs at the node that wait for something outside the lab.
+// outside is the number of threads of programs on the node that wait for something outside the lab.
 func (s slot) outside() *atomic.Uint64 { return s.u64(152) }
 
-// touched counts the actions of programs at the node that others may wait for outside the lab.
+// touched counts the actions of programs on the node that others may wait for outside the lab.
 func (s slot) touched() *atomic.Uint64 { return s.u64(160) }
 
-// stuck is the number of programs at the node that wait without an end for an action of another
+// stuck is the number of programs on the node that wait without an end for an action of another
 // program.
 func (s slot) stuck() *atomic.Uint64 { return s.u64(176) }
 

@@ -32,7 +32,7 @@ type NodeConfig struct {
 	IO     []IO // by port
 	Memory *NodeMemory
 
-	// Key is of the tags of frames, where no program runs at a node and strangers may send: frames that no node
+	// Key is of the tags of frames, where no program runs on a node and strangers may send: frames that no node
 	// has announced are refused. Without one they are taken. All nodes have the same.
 	Key []byte
 
@@ -50,7 +50,7 @@ type NodeConfig struct {
 	// arrives.
 	Request func(at vtime.Time, rank int, q outofband.Request) error
 
-	// Programs are programs of the server at the node; nil if there can be none.
+	// Programs are programs of the server on the node; nil if there can be none.
 	Programs Programs
 }
 

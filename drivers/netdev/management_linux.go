@@ -49,7 +49,7 @@ func openAt(path string) (*Namespace, error) {
 	}
 	nl, err := netlink.NewHandleAt(fd, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reach network namespace %s: %w", path, err), fd.Close())
+		return nil, errors.Join(fmt.Errorf("open network namespace %s: %w", path, err), fd.Close())
 	}
 	return &Namespace{fd: fd, nl: nl, path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}, nil
 }

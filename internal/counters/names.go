@@ -170,7 +170,7 @@ var adapterCounts = []count[external.Stats]{
 	one("to_device", "RoCE packets to the device", func(s *external.Stats) uint64 { return s.Out }),
 	one("answered", "ARP requests and neighbor solicitations answered", func(s *external.Stats) uint64 { return s.Answered }),
 	one("ignored", "such questions that do not concern the fabric", func(s *external.Stats) uint64 { return s.Ignored }),
-	one("asked", "questions for the device's MAC address", func(s *external.Stats) uint64 { return s.Asked }),
+	one("asked", "ARP requests and neighbour solicitations for the device's MAC address", func(s *external.Stats) uint64 { return s.Asked }),
 	one("told", "the device's answers to them", func(s *external.Stats) uint64 { return s.Told }),
 	one("repeated_by_device", "request packets that the device sent again", func(s *external.Stats) uint64 { return s.Repeats }),
 	one("reports", "reports of the device (IGMP, MLD) of multicast groups that it has joined or left", func(s *external.Stats) uint64 { return s.Reports }),

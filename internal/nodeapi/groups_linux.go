@@ -39,7 +39,7 @@ const (
 	phaseFailed = 7
 )
 
-// Groups is a connection that offers groups to the programs at a host. What it has offered goes when it is closed. Several
+// Groups is a connection that offers groups to the programs on a host. What it has offered goes when it is closed. Several
 // goroutines may use it.
 type Groups struct {
 	mu   sync.Mutex
@@ -126,7 +126,7 @@ func readReply(conn io.Reader) (r [replyLen]byte, err error) {
 	return r, err
 }
 
-// LeaseGroups gives the programs at a host groups when they want one: lease returns the next, which is offered at all hosts that are to
+// LeaseGroups gives the programs on a host groups when they want one: lease returns the next, which is offered at all hosts that are to
 // take part. It returns when the connection, which the caller may close, has ended. ready is called once programs can connect.
 func LeaseGroups(conn io.ReadWriter, ready func(), lease func() (GID, error)) error {
 	if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, groupServe)); err != nil {

@@ -73,7 +73,7 @@ func (s *source) sharedFiles(binary string, targets []string) (*shared, error) {
 // compilers are the C compilers for a processor on others, as Debian names them.
 var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// verbs builds the libraries that programs at nodes load, for a system with Linux. For another processor than this server's it takes a cross
+// verbs builds the libraries that programs on nodes load, for a system with Linux. For another processor than this server's it takes a cross
 // compiler; if there is none it says so, and the files for that processor have no libraries. The library for MPI is left out: it fits the
 // Open MPI alone that it is built with.
 func (s *source) verbs(target string) ([]file, error) {

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Run is a program at a node. It is a program of the node's server, and has the environment and the folder of the caller.
+// Run is a program on a node. It is a program of the node's server, and has the environment and the folder of the caller.
 type Run struct {
 	Argv     []string `json:"argv"`
 	Env      []string `json:"env"`   // the caller's
@@ -29,7 +29,7 @@ type Run struct {
 	MPI      *MPI     `json:"mpi,omitempty"`      // mpirun runs it; nil: it runs by itself
 }
 
-// OpenProgram returns the header of the stream of a program at a node.
+// OpenProgram returns the header of the stream of a program on a node.
 func OpenProgram(node string, r *Run) (*Open, error) {
 	b, err := json.Marshal(r)
 	return &Open{Stream: Stream_STREAM_PROGRAM, Node: node, Run: b}, err

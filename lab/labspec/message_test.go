@@ -44,8 +44,8 @@ func encode(t testing.TB, l *lab.Lab) []byte {
 	return b
 }
 
-// settings returns a lab's parameters for runtimes: settings of machines and ranks, and faults, in
-// their own messages.
+// settings returns a lab's parameters for runtimes: those of switches and NICs, those of ranks, and faults, each in its own
+// message.
 func settings(t *testing.T, l *lab.Lab) (all []any) {
 	t.Helper()
 	g, err := Graph(l)

@@ -22,7 +22,7 @@ import (
 	"github.com/mcastlab/mcastlab/traces/explain"
 )
 
-// Film is a lab's network over its time, for a page that plays it. Directions of links, nodes and faults are named
+// Film is a recording of a lab's network over time, for playback on a page. Directions of links, nodes and faults are named
 // by their index in its lists.
 type Film struct {
 	Lab      string        `json:"lab"`

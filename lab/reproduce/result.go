@@ -334,7 +334,7 @@ func (l *Line) check() error {
 			return err
 		}
 		if q.End != "" && q.End != lowEnd && q.End != highEnd {
-			return fmt.Errorf("an interval has no end %q: use low or high", q.End)
+			return fmt.Errorf("%q is no bound of an interval: use low or high", q.End)
 		}
 	}
 	if l.With != nil {

@@ -19,7 +19,7 @@ func runText(t *testing.T, text string) (*Report, error) {
 	return Simulate(t.Context(), l, Options{Base: t.TempDir(), Check: true})
 }
 
-// TestPresets (GEN-8): the fabrics of the papers that a lab file names carry every byte to every
+// TestPresets (GEN-8): each preset, a fabric of a paper that lab files select by its name, delivers every byte to every
 // host (CON-18).
 func TestPresets(t *testing.T) {
 	if testing.Short() {

@@ -30,7 +30,7 @@ const imageMax = 1 << 40
 func checkMem(fd int) error {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(fd, &s); err != nil {
-		return fmt.Errorf("look at the descriptor of the program's memory: %w", err)
+		return fmt.Errorf("inspect the descriptor of the program's memory: %w", err)
 	}
 	if s.Type != unix.PROC_SUPER_MAGIC {
 		return fmt.Errorf("the descriptor of the program's memory is not of procfs: %w", unix.EINVAL)

@@ -18,7 +18,7 @@ type operator struct{ s *Server }
 // operates reports whether a request is an operator's.
 func (o op) operates() bool { return o >= opGroupOffer && o < opGroupEnd }
 
-// byOwner reports whether root is at the other end of a connection, or the user of this process, who has no programs at nodes.
+// byOwner reports whether root is at the other end of a connection, or the user of this process, who has no programs on nodes.
 func byOwner(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// Turns are the programs at a host whose time is virtual. A program is a task of its node: when it has its turn its threads run,
+// Turns are the programs on a host whose time is virtual. A program is a task of its node: when it has its turn its threads run,
 // and the turn ends when all of them wait. Lab time stands still meanwhile. All requests of programs to the NIC are carried out
 // within turns too, and by the goroutine that has them: nothing depends on speed.
 //
@@ -86,7 +86,7 @@ func (t *Turns) Stop() { close(t.stop) }
 // End ends all turns. The goroutine that has them calls it.
 func (t *Turns) End() { close(t.over) }
 
-// Program is a program at a host: that of a rank, with all processes that it has started.
+// Program is a program on a host: that of a rank, with all processes that it has started.
 type Program struct {
 	t        *Turns
 	rank     uint32

@@ -30,7 +30,7 @@ type ShareOptions struct {
 	orchestrator.Options
 	// DialPeer calls the share of the lab on another server.
 	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, server int) (net.Conn, error)
-	// ServeProgram runs a program at a node here, for a caller on another server: it answers the request, and passes what the
+	// ServeProgram runs a program on a node here, for a caller on another server: it answers the request, and passes what the
 	// program reads and writes over the connection.
 	ServeProgram func(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Open) error
 }
@@ -129,7 +129,7 @@ func (x *worker) stream(ctx context.Context, c net.Conn, q *shareapi.Open) error
 	return errors.Join(err, shareapi.Reply(c, err))
 }
 
-// program runs a program at a node here, for its caller.
+// program runs a program on a node here, for its caller.
 func (x *worker) program(ctx context.Context, c net.Conn, q *shareapi.Open) error {
 	p, _, err := x.nodeHere(q.Node)
 	if err != nil {
@@ -320,7 +320,7 @@ func (x *worker) pass(c net.Conn, node, socket string) error {
 	return nil
 }
 
-// groups answers, and passes messages between a connection and the socket of programs at a host.
+// groups answers, and passes messages between a connection and the socket of programs on a host.
 func (x *worker) groups(c net.Conn, node string) error {
 	_, _, err := x.nodeHere(node)
 	var far *net.UnixConn

@@ -27,9 +27,9 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// The share is in a container, and programs at nodes are the server's. So the share starts this binary again, with the verb
+// The share is in a container, and programs on nodes are the server's. So the share starts this binary again, with the verb
 // CallerVerb, where the server's files are: in the mount namespace of the process that has started the container. That one does
-// what a command that runs a program at a node of its own server does.
+// what a command that runs a program on a node of its own server does.
 
 // CallerVerb is the verb of the process that runs a program for a caller on another server.
 const CallerVerb = "caller"
@@ -49,7 +49,7 @@ type callerAnswer struct {
 	Ended *shareapi.Ended `json:"ended,omitempty"`
 }
 
-// ServeProgram runs a program at a node of this server for a caller on another. multihost.ShareOptions takes it.
+// ServeProgram runs a program on a node of this server for a caller on another server. Set it in multihost.ShareOptions.
 func ServeProgram(ctx context.Context, d *orchestrator.Deployed, c net.Conn, q *shareapi.Open) error {
 	k, err := orderOf(ctx, d, q)
 	if err := shareapi.Reply(c, err); err != nil || k == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-// What the clocks of a program at a node show (Execution.Clock).
+// What the clocks of a program on a node show (Execution.Clock).
 const (
 	ClockLab  = "lab"  // the lab's time
 	ClockWall = "wall" // that of this server; so does an empty string
@@ -109,7 +109,7 @@ func appendPreload(env []string, path string) []string {
 	return append(env, preloadEnv+"="+path)
 }
 
-// LabTime reports whether a program at a node is shown the lab's time, unless it is to see this server's, and how long
+// LabTime reports whether a program on a node is shown the lab's time, unless it is to see this server's, and how long
 // a second of it takes while no run sets another dilation.
 func LabTime(d *orchestrator.Deployed, node string, x *Execution) (dilation float64, shown bool) {
 	if WithoutNIC(d, node, x.Library) != nil || x.withoutLabTime() != nil || x.byKernelStamps() {

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-// Package programs runs programs of this server at the nodes of a lab: for exec, shell and mpirun, and as the ranks of
+// Package programs runs programs of this server on the nodes of a lab: for exec, shell and mpirun, and as the ranks of
 // workloads. A program is in the network namespace of its node, and has the NIC of a host by libibverbs.
 package programs
 
@@ -21,7 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Execution is a program of this host that is to run at nodes.
+// Execution is a program of this host that is to run on nodes.
 type Execution struct {
 	Pattern string   // of the nodes' names
 	Argv    []string // the program and its arguments
@@ -39,7 +39,7 @@ type Execution struct {
 	Out, ErrOut io.Writer
 }
 
-// NewExecution returns what runs a program at nodes. It is the same whatever starts the program: exec, shell, or a workload. Only what Open
+// NewExecution returns what runs a program on nodes. It is the same whatever starts the program: exec, shell, or a workload. Only what Open
 // MPI's mpirun starts sees this server's time unless the user says otherwise: it sleeps for seconds when it ends, which are minutes in a slow lab.
 func NewExecution(argv []string, library string, mpi bool) Execution {
 	x := Execution{Argv: argv, Library: library, Clock: ClockAuto}
@@ -128,7 +128,7 @@ type programSite struct {
 	why       error  // why programs there have no NIC
 }
 
-// program prepares a program at a node here.
+// program prepares a program on a node here.
 func (x *Execution) program(s programSite) (*program, error) {
 	who, err := invoker(x.Root)
 	if err != nil {
@@ -147,7 +147,7 @@ func (x *Execution) program(s programSite) (*program, error) {
 	return p, nil
 }
 
-// WithoutNIC returns why programs at a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.
+// WithoutNIC returns why programs on a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.
 func WithoutNIC(d *orchestrator.Deployed, node, library string) error {
 	return withoutNIC(d, node, &Execution{Library: library})
 }
@@ -162,7 +162,7 @@ func withoutNIC(d *orchestrator.Deployed, node string, x *Execution) error {
 	case d.Lab.ExternalHost(node) != nil:
 		return errors.New("the NIC of an external host is the device")
 	case d.Lab.Runtime.Clock == lab.ClockLockstep && !x.inTurns:
-		return fmt.Errorf("lab %s keeps virtual time, which programs follow in its runs alone: make it a workload of the kind command, "+
+		return fmt.Errorf("lab %s runs in virtual time, where programs run only as workloads: add the program as a workload of kind command, "+
 			"or set clock: dilated under runtime and deploy it again", d.Lab.Name)
 	case x.Library == "":
 		return errors.New("libibverbs.so.1 is neither in the folder verbs beside mcastlab nor in that of $MCASTLAB_VERBS_LIB: build it by make verbs")

@@ -55,7 +55,7 @@ func groupGID(d *orchestrator.Deployed, ip uint32) nodeapi.GID {
 	return wire.AddrIn(d.Graph.IPv6, ip).As16()
 }
 
-// groupOffers are connections that offer groups to programs at hosts.
+// groupOffers are connections that offer groups to programs on hosts.
 type groupOffers struct {
 	d     *orchestrator.Deployed
 	hosts []string
@@ -108,7 +108,7 @@ func (o *groupOffers) next(bound bool) (id uint32, err error) {
 	return id, nil
 }
 
-// leaseGroups gives programs at hosts, each of which is named once, the groups that they want, until the caller calls end. All that they have
+// leaseGroups gives programs on hosts, each of which is named once, the groups that they want, until the caller calls end. All that they have
 // goes then.
 func leaseGroups(d *orchestrator.Deployed, hosts []string) (end func(), err error) {
 	o, err := offerAt(d, hosts)

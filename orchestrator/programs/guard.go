@@ -192,7 +192,7 @@ func spareThreads(n int) error {
 	return errors.Join(err, unix.Close(p[0]))
 }
 
-// Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, verbs
+// Library returns the folder of the libibverbs.so.1 for programs on nodes: that of MCASTLAB_VERBS_LIB, verbs
 // beside this binary or, of a Debian package, lib/mcastlab/verbs beside the binary's bin. It is empty if there is none.
 func Library() (dir string, err error) {
 	if dir = os.Getenv(libraryEnv); dir != "" {

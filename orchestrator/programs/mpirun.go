@@ -28,7 +28,7 @@ import (
 
 // Open MPI's mpirun runs at the host of rank 0. At each other host it needs a daemon, orted, which it starts by a
 // remote shell. The remote shell here is a script that writes the daemon's command into a pipe with the name of the
-// host; the process that started mpirun reads the command and runs it there, as the same user. A program at a host
+// host; the process that started mpirun reads the command and runs it there, as the same user. A program on a host
 // has no other way to start one elsewhere.
 
 const (
@@ -219,7 +219,7 @@ func (h *launchListener) close() {
 	h.all.Wait()
 }
 
-// mpiCommand prepares mpirun at the host of rank 0 and its daemons at the others, with ranks at hosts.
+// mpiCommand prepares mpirun at the host of rank 0 and its daemons at the others, with ranks on hosts.
 func mpiCommand(ctx context.Context, d *orchestrator.Deployed, ranks []string, x *Execution) (all []*program, err error) {
 	at, err := mpiHosts(ctx, d, ranks, x)
 	if err != nil {

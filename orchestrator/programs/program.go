@@ -28,7 +28,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// A program at a node has a guardian: this binary again, with the verb GuardVerb. It is PID 1 of its own
+// A program on a node has a guardian: this binary again, with the verb GuardVerb. It is PID 1 of its own
 // namespace, so all children of the program end with it; and it ends when its order pipe closes, however the
 // other end has died.
 
@@ -59,7 +59,7 @@ type programStart struct {
 	Scratch bool
 }
 
-// program is a program at a node.
+// program is a program on a node.
 type program struct {
 	lab, node string
 	pid       int // of the node

@@ -15,7 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// TestEnvironment: a program at a host has the libraries in front of those that the caller's environment names, and
+// TestEnvironment: a program on a host has the libraries in front of those that the caller's environment names, and
 // what the caller preloads besides the one for UCX, if there is one.
 func TestEnvironment(t *testing.T) {
 	bare, full, spaced := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "a b")

@@ -26,7 +26,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// A program at a node of another server is a program of that server, started by its share. What it reads and writes, its signals and
+// A program on a node of another server is a program of that server, started by its share. What it reads and writes, its signals and
 // the size of its terminal go over one connection, and it ends with that.
 
 // remoteProgram is the place of a program, and its order.

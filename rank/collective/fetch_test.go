@@ -248,9 +248,8 @@ func TestFetchEveryLeaf(t *testing.T) {
 	})
 }
 
-// TestFetchCycle (FLT-20): each rank lacks another rank's chunk, so that none has all (AG-14); and
-// three ranks that lack two of three blocks each, so that no left neighbour has all that
-// is asked of it.
+// TestFetchCycle (FLT-20): each rank is missing a chunk that another rank holds, so that no rank has every chunk (AG-14). In the
+// second case three ranks are missing two of three blocks each, so that no left neighbour holds every block that is requested from it.
 func TestFetchCycle(t *testing.T) {
 	for _, scheme := range []string{"multicast", "uc-multicast"} {
 		lost := map[int][]int{}

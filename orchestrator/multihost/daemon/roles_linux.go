@@ -24,7 +24,7 @@ const (
 	peersStream = "/peers"
 )
 
-// roles are the roles that may call a method or open a stream. Deployers alone change a server or see much of it.
+// roles are the roles that may call a method or open a stream. Only deployers may change a server or read its detailed state.
 // A method that is not here is refused to all.
 func roles() map[string][]trust.Role {
 	return map[string][]trust.Role{
