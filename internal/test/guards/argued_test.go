@@ -9,6 +9,11 @@ var argued = map[string]string{
 	"drivers/sim/checktree.go follow: w.entered[far.Node]": "Invariant 8, for a switch that registers otherwise: bug-bank patches and mutants fire it.",
 	"drivers/sim/check.go afterEvent: len(g.Paths) > ports": "Invariant 6. A switch keeps one path per port, in a table that is indexed by port, so that no input makes it keep more; " +
 		"the check is for a switch that is written differently.",
+	"drivers/sim/cutoff.go cutOff: n.graph.Nodes[far.Node].Kind == topo.Host": "The walk begins only at a switch that keeps a group at rest which no orphan explains: one lab of the 10,000 " +
+		"of the soak had it. TestCutOff has links and switches fail one after the other, and TestVoidedAttempt (lab/runner) is that lab.",
+	"drivers/sim/cutoff.go cutOff: !w.cutOff(far.Node)":                              "As that of a host.",
+	"drivers/sim/cutoff.go cutOff: !w.c.gaps.switches[far.Node]":                     "As that of a host.",
+	"drivers/sim/cutoff.go holds: !w.c.net.nodes[at.Node].sw.ReadGroup(w.group, &g)": "As that of a host.",
 	"drivers/sim/schedule.go NewSchedule: err != nil": "Only the settings of a switch can be refused, and the simulation of a schedule has none. The check is for a simulation " +
 		"that refuses something else one day.",
 	"drivers/sim/loop.go step: at < n.now": "The event queue gives keys in order, and nothing is scheduled before now. An event of the past would be a mistake in one of the two, " +
