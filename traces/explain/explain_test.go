@@ -289,7 +289,7 @@ func TestRNR(t *testing.T) {
 		got := the(t, tr, 1)
 		rest := tr.Message(1).JCT - got[explain.RNR]
 		// Both transmissions of a packet cross two links. Of the wait of 40.96 us packets take a part that were on their way to the port.
-		if want := int64(2 * (2*delay + latency + 2*lastTime(64))); size == 64 && rest != want || got[explain.RNR] < 35_000_000 || rest > 20_000_000 || got[explain.Unknown] != 0 {
+		if want := 2 * (2*delay + latency + 2*lastTime(64)); size == 64 && rest != want || got[explain.RNR] < 35_000_000 || rest > 20_000_000 || got[explain.Unknown] != 0 {
 			t.Errorf("%d bytes: %v, %d of them no wait", size, got, rest)
 		}
 	}
