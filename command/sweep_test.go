@@ -59,7 +59,7 @@ func TestSweep(t *testing.T) {
 	if o := call(t, hooks{}, failing, "run", "--runs", dir, "-q", "-"); o.code != exitFailed || !strings.Contains(o.err, `loss=1%: expect "bcast.cepheus`) {
 		t.Errorf("exit %d, %s", o.code, o.err)
 	}
-	if o := call(t, hooks{}, sweepLab, "graph", "-"); o.code != 0 || !strings.Contains(o.err, "without it") {
+	if o := call(t, hooks{}, sweepLab, "graph", "-"); o.code != 0 || !strings.Contains(o.err, "without the sweep") {
 		t.Errorf("exit %d, %s", o.code, o.err)
 	}
 	wrong := strings.Replace(sweepLab, "1%", "101%", 1)
