@@ -155,7 +155,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}})
 	dir = filepath.Join(dir, "swept-1")
-	if want := "go on with --resume " + dir; !errors.Is(err, context.Canceled) || !strings.Contains(fmt.Sprint(err), want) {
+	if want := "--resume " + dir + " continues it"; !errors.Is(err, context.Canceled) || !strings.Contains(fmt.Sprint(err), want) {
 		t.Fatalf("%v, want %s", err, want)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 { // points and measurements
