@@ -254,7 +254,6 @@ func (p *program) writeReport(r, without *runner.Report, format string, quiet bo
 		return err
 	}
 	if without != nil {
-		fmt.Fprintln(p.out)
 		if err := r.WriteBaseline(p.out, without); err != nil {
 			return err
 		}

@@ -67,8 +67,8 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 
 // record holds a rank's measurements of one pair at one size.
 type record struct {
-	Pair     int                  `json:"pair"` // index into Params.Pairs
-	Size     int                  `json:"size"` // index into Params.Sizes
+	Pair     int                  `json:"scheme"` // index into Params.Pairs; apps.Iterations reads it
+	Size     int                  `json:"size"`   // index into Params.Sizes
 	Samples  []sample             `json:"samples"`
 	Wrong    bool                 `json:"wrong,omitempty"` // a byte or a sum was wrong in some iteration
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
@@ -79,6 +79,7 @@ type sample struct {
 	Start    vtime.Time `json:"start"`
 	Gathered vtime.Time `json:"gathered"` // the rank has all blocks
 	Reduced  vtime.Time `json:"reduced"`  // the rank has its sums
+	Received vtime.Time `json:"received"` // the rank has both
 	Done     vtime.Time `json:"done"`     // the rank has all acknowledgements too
 }
 
@@ -250,7 +251,7 @@ func (a App) iterate(r *rank.Rank, p *Params, b both, bufs [2]*rank.Buffer, n in
 	if err != nil {
 		return s, false, err
 	}
-	s.Gathered, s.Reduced, s.Done = blocks.Received, sums.Received, max(blocks.Done, sums.Done)
+	s.Gathered, s.Reduced, s.Received, s.Done = blocks.Received, sums.Received, max(blocks.Received, sums.Received), max(blocks.Done, sums.Done)
 	if a.Delivered != nil {
 		a.Delivered(r, bufs[0], bufs[1])
 	}
@@ -267,41 +268,7 @@ func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
 	for i := range p.Pairs {
 		labels = append(labels, p.Pairs[i].Label)
 	}
-	all := make([][][]byte, len(records))
-	for i, lines := range records {
-		for _, line := range lines {
-			var rec record
-			if err := json.Unmarshal(line, &rec); err != nil {
-				return nil, fmt.Errorf("fsdp: read record of rank %d: %w", i, err)
-			}
-			out, err := json.Marshal(rec.iterations())
-			if err != nil {
-				return nil, fmt.Errorf("fsdp: iterations of rank %d: %w", i, err)
-			}
-			all[i] = append(all[i], out)
-		}
-	}
-	return apps.Iterations(p.Workload, labels, p.Sizes, -1, all)
-}
-
-// iteration is a sample as apps.Iterations reads it.
-type iteration struct {
-	Start    vtime.Time `json:"start"`
-	Received vtime.Time `json:"received"`
-	Done     vtime.Time `json:"done"`
-}
-
-// iterations returns the record as apps.Iterations reads it: both halves are one message.
-func (r *record) iterations() any {
-	out := struct {
-		Scheme  int         `json:"scheme"`
-		Size    int         `json:"size"`
-		Samples []iteration `json:"samples"`
-	}{Scheme: r.Pair, Size: r.Size}
-	for _, s := range r.Samples {
-		out.Samples = append(out.Samples, iteration{s.Start, max(s.Gathered, s.Reduced), s.Done})
-	}
-	return out
+	return apps.Iterations(p.Workload, labels, p.Sizes, -1, records)
 }
 
 // Reduce implements apps.App.

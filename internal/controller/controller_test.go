@@ -164,7 +164,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// up returns a state with one lab that is up and one run that is open.
+// up returns a state with one running lab and one open run.
 func up(t *testing.T, lowers uint32) *State {
 	t.Helper()
 	s := New()

@@ -67,7 +67,7 @@ func JoinPackets(near, far io.ReadWriteCloser) {
 					break
 				}
 			}
-			_, _ = near.Close(), far.Close() // whoever waits for the rest sees that it ends
+			_, _ = near.Close(), far.Close() // the far reader gets the end of the stream
 		})
 	}
 	both.Wait()

@@ -47,7 +47,7 @@ func (o *Open) Program() (*Run, error) {
 	return r, nil
 }
 
-// MPI is how mpirun runs a program.
+// MPI holds the settings of a program that mpirun runs.
 type MPI struct {
 	Ranks     []string `json:"ranks"` // the host of each
 	Ask       []string `json:"ask"`   // the hosts at which it may have daemons started
@@ -56,7 +56,7 @@ type MPI struct {
 	Tagged    bool     `json:"tagged,omitempty"`    // it says in XML what each rank writes
 }
 
-// Asked is what mpirun wants to run at another host, or why that is not known.
+// Asked is a command that mpirun wants to run on another host, or the reason why there is none.
 type Asked struct {
 	Host    int    `json:"host"` // number in MPI.Ask
 	Command string `json:"command"`
@@ -69,13 +69,13 @@ type Size struct {
 	Columns uint16 `json:"columns"`
 }
 
-// Ended is how a program has ended, or why it has not begun.
+// Ended is the exit code of a program, or the reason why the program has not begun.
 type Ended struct {
 	Code  int    `json:"code"`
 	Error string `json:"error,omitempty"`
 }
 
-// Part is what a piece of the connection of a program is.
+// Part is the kind of a piece of the connection of a program.
 type Part byte
 
 // To the program.

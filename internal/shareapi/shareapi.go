@@ -54,7 +54,7 @@ func Trunked(all []Pair, a, b int) bool {
 	return slices.ContainsFunc(all, func(p Pair) bool { return p.A == min(a, b) && p.B == max(a, b) })
 }
 
-// Peers is how a share reaches those of the same lab on other servers, through their daemons.
+// Peers holds the addresses and credentials by which a share reaches the shares of its lab on other servers, through their daemons.
 type Peers struct {
 	Nodes       []string // IDs of the servers
 	Port        int      // TCP port of the daemons

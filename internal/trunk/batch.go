@@ -43,7 +43,7 @@ func newBatch() *batch { return &batch{b: make([]byte, headerBytes, headerBytes+
 // reset empties it.
 func (b *batch) reset() { b.b, b.frames = b.b[:headerBytes], 0 }
 
-// room is how many bytes of frames it still takes, their headers among them.
+// room returns the bytes of frames, headers included, that the batch still takes.
 func (b *batch) room() int { return headerBytes + batchMax - len(b.b) }
 
 // add appends a frame. There has to be room.

@@ -2,7 +2,7 @@
 
 package trunk
 
-// Counters are what one end has carried. Bytes are those of batches, with their headers; batches of no frames do not count.
+// Counters count the traffic of one end. Bytes are those of batches with their headers; batches without frames do not count.
 type Counters struct {
 	Links           int    `json:"links"`
 	SentFrames      uint64 `json:"sent-frames"`

@@ -194,7 +194,7 @@ func (t *Trunk) flush(conn net.Conn, b *batch) error {
 	return nil
 }
 
-// receive hands what comes to the ports, until the connection ends.
+// receive passes received frames to the ports until the connection ends.
 func (t *Trunk) receive(conn net.Conn, gone *atomic.Bool) error {
 	var header [headerBytes]byte
 	buffer := make([]byte, batchMax)

@@ -39,18 +39,20 @@ func (f *fabric) pauseTree() (roots []*pauser) {
 	slices.SortFunc(all, func(a, b pause) int {
 		return cmp.Or(cmp.Compare(b.us, a.us), cmp.Compare(a.from, b.from), cmp.Compare(a.by, b.by), cmp.Compare(a.of, b.of))
 	})
+	by := map[int][]pause{}
+	for _, p := range all {
+		by[p.by] = append(by[p.by], p)
+	}
 	placed := map[int]bool{}
 	var add func(x *pauser)
 	add = func(x *pauser) {
 		if placed[x.node] {
-			x.again = slices.ContainsFunc(all, func(p pause) bool { return p.by == x.node })
+			x.again = len(by[x.node]) > 0
 			return
 		}
 		placed[x.node] = true
-		for _, p := range all {
-			if p.by == x.node {
-				x.below = append(x.below, &pauser{node: p.of, us: p.us})
-			}
+		for _, p := range by[x.node] {
+			x.below = append(x.below, &pauser{node: p.of, us: p.us})
 		}
 		for _, y := range x.below {
 			add(y)
@@ -96,9 +98,13 @@ func (b *page) pausers(r *Run, prefix string) {
 
 // pausersBelow writes a list of the tree, and counts down the nodes that a page has room for.
 func (b *page) pausersBelow(f *fabric, list []*pauser, left *int) {
-	b.WriteString("<ul>\n")
+	open := false
 	for _, x := range list {
 		if *left--; *left >= 0 {
+			if !open {
+				b.WriteString("<ul>\n")
+				open = true
+			}
 			text := f.g.Nodes[x.node].Name
 			if x.us > 0 {
 				text += ", for " + number(x.us) + " us"
@@ -108,9 +114,9 @@ func (b *page) pausersBelow(f *fabric, list []*pauser, left *int) {
 			}
 			b.WriteString("<li>" + html.EscapeString(text))
 		}
-		if len(x.below) > 0 {
-			b.pausersBelow(f, x.below, left)
-		}
+		b.pausersBelow(f, x.below, left)
 	}
-	b.WriteString("</ul>\n")
+	if open {
+		b.WriteString("</ul>\n")
+	}
 }

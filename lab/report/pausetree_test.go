@@ -83,3 +83,25 @@ faults:
 		}
 	}
 }
+
+// TestPausersShown: a page has the first nodes of a large tree, says how many it leaves out, and closes the lists that it opens.
+func TestPausersShown(t *testing.T) {
+	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 1, Spines: 1, Hosts: 80}, topo.LinkParams{Rate: 1e11})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fabric{g: g, ways: make([]way, 2*len(g.Links)), pauses: map[int][]span{}}
+	for i, l := range g.Links { // each switch has paused what is below it
+		f.ways[2*i] = way{from: l.A, to: l.B, pausedUS: float64(1 + i)}
+		f.pauses[2*i] = []span{{0, 1}}
+	}
+	var b page
+	b.pausers(&Run{fabric: f}, "")
+	text := b.String()
+	if n := strings.Count(text, "<li>"); n != pausesShown || !strings.Contains(text, fmt.Sprintf("<p>Not shown: %d more.</p>", 82-pausesShown)) {
+		t.Errorf("%d nodes of 82 are shown in\n%s", n, text)
+	}
+	if strings.Count(text, "<ul>") != strings.Count(text, "</ul>") || strings.Contains(text, "<ul>\n</ul>") {
+		t.Errorf("lists are empty or open in\n%s", text)
+	}
+}

@@ -15,11 +15,22 @@ import (
 
 // WriteBaseline writes a table of a run beside the run of the same lab without its faults, row by row: the median JCT in
 // microseconds or, of rows that have one, the average goodput in Gb/s. The ratio is the faulted run's over the other's. Rows that the
-// faulted run did not reach have a dash.
+// faulted run did not reach have a dash; workloads that print their own output have no rows.
 func (r *Report) WriteBaseline(w io.Writer, without *Report) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Without the faults (%s) and with them (%s):\n", without.RunDir, r.RunDir)
 	rows := without.tabled()
+	if len(rows) == 0 {
+		return nil
+	}
+	type key struct {
+		workload, scheme string
+		bytes            int
+	}
+	of := func(x *apps.Row) key { return key{x.Workload, x.Scheme, x.SizeBytes} }
+	faulted := map[key][]*apps.Row{} // several where workloads have one name
+	for i := range r.Results {
+		x := &r.Results[i]
+		faulted[of(x)] = append(faulted[of(x)], x)
+	}
 	workloads := slices.ContainsFunc(rows, func(x apps.Row) bool { return x.Workload != rows[0].Workload })
 	var cells [][]string
 	for i := range rows {
@@ -30,18 +41,17 @@ func (r *Report) WriteBaseline(w io.Writer, without *Report) error {
 		}
 		before, unit := measured(x)
 		line := []string{name, lab.Size(x.SizeBytes).String(), fmt.Sprintf("%.2f %s", before, unit), "-", "-"}
-		at := slices.IndexFunc(r.Results, func(y apps.Row) bool {
-			return y.Workload == x.Workload && y.Scheme == x.Scheme && y.SizeBytes == x.SizeBytes
-		})
-		if at >= 0 {
-			after, _ := measured(&r.Results[at])
-			line[3] = fmt.Sprintf("%.2f %s", after, unit)
+		if all := faulted[of(x)]; len(all) > 0 {
+			after, _ := measured(all[0])
+			faulted[of(x)], line[3] = all[1:], fmt.Sprintf("%.2f %s", after, unit)
 			if before > 0 {
 				line[4] = strconv.FormatFloat(after/before, 'f', 2, 64) + "x"
 			}
 		}
 		cells = append(cells, line)
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nWithout the faults (%s) and with them (%s):\n", without.RunDir, r.RunDir)
 	align(&b, []string{"# Scheme", "Size", "Without", "With", "Ratio"}, cells)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -45,3 +45,31 @@ func TestTableFits(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteBaseline: of two workloads with one name each row is beside its own, a row that was not reached has a dash, and a run of
+// workloads without rows has no table.
+func TestWriteBaseline(t *testing.T) {
+	row := func(us float64) apps.Row {
+		return apps.Row{Workload: "bcast", Scheme: "cepheus", SizeBytes: 64, JCT: apps.Summary{P50: us}}
+	}
+	without := &Report{RunDir: "runs/b-1", Results: []apps.Row{row(2), row(8), row(5)}}
+	with := &Report{RunDir: "runs/b-2", Results: []apps.Row{row(4), row(10)}}
+	var b strings.Builder
+	if err := with.WriteBaseline(&b, without); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+Without the faults (runs/b-1) and with them (runs/b-2):
+  # Scheme  Size  Without      With  Ratio
+   cepheus   64B  2.00 us   4.00 us  2.00x
+   cepheus   64B  8.00 us  10.00 us  1.25x
+   cepheus   64B  5.00 us         -      -
+`
+	if b.String() != want {
+		t.Errorf("%s\nis not\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := with.WriteBaseline(&b, &Report{}); err != nil || b.Len() > 0 {
+		t.Errorf("without rows: %q, %v", b.String(), err)
+	}
+}

@@ -29,7 +29,7 @@ func TestSpareThreads(t *testing.T) {
 		}
 		runtime.LockOSThread() // as the goroutine that forks the program
 		before := threads(t)
-		blockAll(guardThreads / 2)
+		blockAll(t, guardThreads/2)
 		runtime.GC()
 		fmt.Printf("%d threads more\n", threads(t)-before)
 		return
@@ -44,16 +44,25 @@ func TestSpareThreads(t *testing.T) {
 	}
 }
 
-// blockAll has n goroutines sleep at once, in calls that keep their threads.
-func blockAll(n int) {
-	var all sync.WaitGroup
+// blockAll has n goroutines read at once from a pipe, in calls that keep their threads, until all have begun.
+func blockAll(t *testing.T, n int) {
+	t.Helper()
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	var begun, ended sync.WaitGroup
+	begun.Add(n)
 	for range n {
-		all.Go(func() {
-			for left := (unix.Timespec{Nsec: 50e6}); unix.Nanosleep(&left, &left) == unix.EINTR; {
-			}
+		ended.Go(func() {
+			begun.Done()
+			_, _ = unix.Read(p[0], make([]byte, 1))
 		})
 	}
-	all.Wait()
+	begun.Wait()
+	_ = unix.Close(p[1])
+	ended.Wait()
+	_ = unix.Close(p[0])
 }
 
 // threads returns the number of threads of this process.

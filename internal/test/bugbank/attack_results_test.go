@@ -81,7 +81,7 @@ var attackResults = []pitfall{
 			edits: edit("lab/runner/rowfaults.go", "\t\tcase row.Began > 0: // rows overlap\n\t\t\tfrom = row.Began\n", ""),
 			test:  "lab/runner TestRowsBeside",
 		}, {
-			wrong: "The first row of a workload that tells of no iterations has all of its time",
+			wrong: "The first row of a workload that reports no iterations gets the time of the whole workload",
 			edits: edit("apps/manycast/reduce.go", "\t\tEnded: ended,\n", ""),
 			test:  "lab/runner TestRowsAfterEachOther",
 		}},

@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -21,35 +20,18 @@ var clauseHead = regexp.MustCompile(`^(?:(?:Package|An?|The) )?[\w.*\[\]]+(?:(?:
 // oldWords matches words that hide the party that acts, or the effect: whose code, repaired how, which caller.
 var oldWords = regexp.MustCompile(`(?i)\b(?:of ours|mended|whoever|says of|in vain|comes to|goes on|told|that is up)\b`)
 
-// notPlainYet are folders whose comments still have such clauses or words. A folder that is done leaves the list.
-var notPlainYet = []string{"internal/controller", "internal/shareapi", "internal/trunk", "orchestrator/multihost/daemon"}
-
 // TestDocVoice: a doc comment says with a noun or a verb what its declaration is, and not by a clause, and no comment has
-// oldWords. A folder of notPlainYet without either is taken off the list.
+// oldWords.
 func TestDocVoice(t *testing.T) {
 	fset, all := sources(t)
-	left := map[string]int{}
 	for _, s := range all {
-		later := slices.IndexFunc(notPlainYet, func(dir string) bool { return s.dir == dir || strings.HasPrefix(s.dir, dir+"/") })
 		for _, d := range clauseDocs(s.file) {
-			if later >= 0 {
-				left[notPlainYet[later]]++
-				continue
-			}
 			t.Errorf("%s: %q: write what it is with a noun, as in \"N is the number of\", or what it does with a verb", fset.Position(d.Pos()), firstWords(d))
 		}
 		for _, c := range s.file.Comments {
-			w := oldWords.FindString(quoted.ReplaceAllString(strings.Join(strings.Fields(c.Text()), " "), "``"))
-			if w != "" && later >= 0 {
-				left[notPlainYet[later]]++
-			} else if w != "" {
+			if w := oldWords.FindString(quoted.ReplaceAllString(strings.Join(strings.Fields(c.Text()), " "), "``")); w != "" {
 				t.Errorf("%s: comment with %q: name the party, or the effect", fset.Position(c.Pos()), w)
 			}
-		}
-	}
-	for _, dir := range notPlainYet {
-		if left[dir] == 0 {
-			t.Errorf("%s has no such comment any more: take it off notPlainYet", dir)
 		}
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Port is where a daemon listens, for TCP and for UDP, unless `hosts up` is told otherwise. A server that has no
-// certificate yet listens at the next one while `hosts up` waits for it.
+// Port is the default port of a daemon, for TCP and UDP. A server without a certificate listens at the next port while
+// `servers up` waits for it.
 const Port = 7940
 
 // Dir holds a server's key and certificate. It is in memory: a server that restarts has lost them, and its labs with them.
 const Dir = "/run/mcastlab-host"
 
 // Frames are the sizes of Ethernet frames that are tried from server to server, in bytes without FCS: one that any path
-// carries, the largest that goes unfragmented in VXLAN over IPv4 with the usual MTU of 1,500, RoCE's with 4,096 bytes of
+// carries, the largest that VXLAN over IPv4 carries unfragmented with the usual MTU of 1,500, RoCE's with 4,096 bytes of
 // payload, and the largest of an MTU of 9,000.
 func Frames() []int { return []int{128, 1464, LinkFrame, 9014} }
 
 // LinkFrame is the largest frame of a link between servers, in bytes.
 const LinkFrame = 4214
 
-// LinksPort is by how much the UDP port of links between servers is higher than that of the daemons.
+// LinksPort is the distance from the port of the daemons up to the UDP port of links between servers.
 const LinksPort = 2
 
 // Status is the state of a daemon.

@@ -31,7 +31,7 @@ type Client struct {
 	conn *grpc.ClientConn // nil: none yet
 }
 
-// dialWait is how long a server may take to accept a connection.
+// dialWait is the time limit for a server to accept a connection.
 const dialWait = 3 * time.Second
 
 // NewClient returns a client of the daemon of a node; nothing is sent yet.

@@ -18,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// Options are what a daemon needs to know.
+// Options are the settings of a daemon.
 type Options struct {
 	Node    string // the ID of the Swarm's node that it runs on
 	Dir     string // of its credentials
@@ -28,7 +28,7 @@ type Options struct {
 	Engine  func(ctx context.Context) error // asks the server's engine whether it is that of Node
 	Labs    Labs                            // nil: it keeps none
 	Log     func(format string, args ...any)
-	// Of tests: which datagrams get through, and who is told of the address. Nil: all, and nobody.
+	// For tests: pass reports whether a datagram of that size arrives (nil: all do), and listening, if not nil, gets the address.
 	pass      func(bytes int) bool
 	listening func(address string)
 }

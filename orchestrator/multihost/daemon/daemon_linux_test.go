@@ -367,7 +367,7 @@ func TestJoinNotMeant(t *testing.T) {
 	}
 }
 
-// goldenProbe is how a probe begins; its proof was computed by Python's hmac.
+// goldenProbe is the beginning of a probe; its proof was computed by Python's hmac.
 const goldenProbe = "0800000000000000" + "020000000002" + "020000000001" + "88b5" + "000102030405060708090a0b0c0d0e0f" +
 	"b33be1fa64a797aec4e43810cda9db450823e624b33175d5cd0298a310926bcc"
 
@@ -407,7 +407,7 @@ func TestProbeBytes(t *testing.T) {
 	}
 }
 
-// FuzzParseProbe: nothing that comes to the port ends the daemon, and whatever is taken for a probe is the one it is made of.
+// FuzzParseProbe: no datagram ends the daemon, and a datagram that parses as a probe is the probe that its fields make.
 func FuzzParseProbe(f *testing.F) {
 	key := make([]byte, keyBytes)
 	if _, err := rand.Read(key); err != nil {

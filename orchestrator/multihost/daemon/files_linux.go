@@ -13,7 +13,7 @@ import (
 
 const credentialsFile = "credentials.pem"
 
-// Keep writes credentials to a folder: whoever reads them finds the old ones or the new ones.
+// Keep writes credentials to a folder. A reader finds the old ones or the new ones.
 func Keep(dir string, c *trust.Credentials) (err error) {
 	defer func() {
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// JoinOptions are what a server needs to know to get its certificate.
+// JoinOptions are the settings of a server that waits for its certificate.
 type JoinOptions struct {
 	Node   string   // the ID of the Swarm's node that it is
 	Nodes  []string // those that are to get one
@@ -24,11 +24,11 @@ type JoinOptions struct {
 	Listen string   // address and port
 	Token  string   // the file that holds the token
 	Clock  func() time.Time
-	// listening, if not nil, is told the address, in tests.
+	// listening, if not nil, gets the address, in tests.
 	listening func(address string)
 }
 
-// joinMax is how long a server waits for the deployer, and callersMax how many may call at once.
+// joinMax is the time limit of a server for the deployer to call, and callersMax the number of callers at once.
 const (
 	joinMax    = 2 * time.Minute
 	callersMax = 32
@@ -96,7 +96,7 @@ type joining struct {
 func (j *joining) serve(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	// Whoever does not know the token goes as it has come.
+	// A caller without the token changes nothing.
 	if err := trust.Join(tls.Server(conn, j.config), j.token, j.o.Node, j.o.Clock, j.keep); err == nil {
 		j.cancel()
 	}

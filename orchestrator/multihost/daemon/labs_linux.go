@@ -13,23 +13,23 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/multihost/trust"
 )
 
-// A server's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do
-// anything. It passes bytes between a deployer and that process.
+// A server's share of a lab is made by a process of its own, which the engine starts for the daemon: the daemon itself has no
+// privileges. It passes bytes between a deployer and that process.
 
-// ErrNoShare says that a server has no process of a lab.
+// ErrNoShare is the error of a server without a process of the lab.
 var ErrNoShare = errors.New("no process here has a share of this lab")
 
 // Labs are the shares of labs on a server.
 type Labs interface {
 	// Start starts the process of a share, if it does not run, and returns when it takes calls.
 	Start(ctx context.Context, lab string) error
-	// Dial calls it. It returns ErrNoShare if it does not run.
+	// Dial connects to the process of a share. It returns ErrNoShare if there is none.
 	Dial(ctx context.Context, lab string) (net.Conn, error)
-	// DialPeers calls what of it is for shares of the same lab on other servers.
+	// DialPeers connects to the socket of that process for shares of the same lab on other servers.
 	DialPeers(ctx context.Context, lab string) (net.Conn, error)
-	// End ends it. What it has made it has to have removed before.
+	// End ends the process, which has to have removed its part of the lab before.
 	End(ctx context.Context, lab string) error
-	// List names the labs that have one here.
+	// List returns the names of the labs with a share here.
 	List(ctx context.Context) ([]string, error)
 }
 

@@ -29,7 +29,7 @@ const (
 	keyBytes     = 32
 )
 
-// envelope is what probes have in front of the session.
+// envelope is the header of a probe in front of the session.
 var envelope = [sessionAt]byte{0x08, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5}
 
 type session [sessionBytes]byte

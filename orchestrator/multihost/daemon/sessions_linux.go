@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sessions are the probes that a daemon expects. It answers no datagram: what has arrived is asked for over TLS, so that
-// its port is of no use to whoever would have it send datagrams somewhere.
+// sessions are the probes that a daemon expects. It answers no datagram: a deployer asks over TLS what has arrived. So
+// nobody can use the port to reflect datagrams.
 type sessions struct {
 	clock   func() time.Time
 	mu      sync.Mutex
@@ -125,7 +125,7 @@ func (s *sessions) receive(c *net.UDPConn, pass func(bytes int) bool) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil && (pass == nil || pass(n)) { // an error is what a peer's server says of a datagram of ours
+		if err == nil && (pass == nil || pass(n)) { // an error may be an ICMP message about a probe that this daemon has sent
 			s.take(b[:n])
 		}
 	}
